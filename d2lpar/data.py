@@ -1,0 +1,292 @@
+"""Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017) in memory, and a stand-in where it is not there.
+
+`load_data_fashion_mnist` reads the four official files from the first of: the folder that the environment variable
+D2LPAR_DATA names, the project's `data/`, the user's cache. `python -m d2lpar.data` (`make data`) downloads them.
+Where there are none, images made here take their place, and every printed line and figure says so.
+
+Sizes: by default the first 3,584 training and 2,048 test images, a laptop's worth. D2LPAR_FULL=1 turns the whole book
+to all 60,000 and 10,000.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import struct
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torchvision.datasets import FashionMNIST
+from torchvision.datasets.mnist import read_image_file, read_label_file
+
+NUM_TRAIN, NUM_TEST = 3584, 2048  # 14 batches of 256 and 8 of 256
+OFFICIAL_TRAIN, OFFICIAL_TEST = 60_000, 10_000
+CLASSES = tuple(FashionMNIST.classes)
+
+_FILES = {True: ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),  # keyed by "is it the training set?"
+          False: ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")}
+_IMAGES, _LABELS = 2051, 2049  # the magic numbers of the two kinds of file
+_standin_in_use = False
+
+
+class DataError(Exception):
+    """The data cannot be used, or could not be had; the message names the file and says what to do."""
+
+
+class Batches:
+    """Minibatches of images and labels that lie in memory, as often as one asks.
+
+    Iterating gives pairs X, float32 of shape (B, 1, 28, 28) from 0 to 1, and y, int64 of shape (B,); the last pair may
+    be smaller. Training batches are drawn in a new order each time, the same orders for the same seed.
+    """
+
+    def __init__(self, images: Tensor, labels: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
+        self.images, self.labels, self.batch_size = images, labels, batch_size
+        self._generator = None if shuffle_seed is None else torch.Generator().manual_seed(shuffle_seed)
+
+    def __len__(self) -> int:
+        return -(-len(self.labels) // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        count = len(self.labels)
+        order = torch.arange(count) if self._generator is None else torch.randperm(count, generator=self._generator)
+        for chosen in order.split(self.batch_size):
+            # index_select copies whole rows, ten times as fast as indexing with []
+            yield self.images.index_select(0, chosen).float().div_(255), self.labels.index_select(0, chosen).long()
+
+
+def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_test: int | None = None,
+                            seed: int = 0) -> tuple[Batches, Batches]:
+    """Training batches, shuffled by `seed`, and test batches in the official order; prints one line on the source.
+
+    Args:
+        batch_size: examples per batch, at least 1.
+        num_train, num_test: take that many from the front of the official files; None for the book's sizes.
+
+    Raises:
+        ValueError: if a number is below 1.
+        DataError: if a data file is there but cannot be used; nothing is read from half a file.
+    """
+    for name, value in (("batch_size", batch_size), ("num_train", num_train), ("num_test", num_test)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    book_train, book_test = book_sizes()
+    train, test = _load(num_train or book_train, num_test or book_test)
+    print(_source_line(len(train[1]), len(test[1])))
+    return Batches(*train, batch_size, shuffle_seed=seed), Batches(*test, batch_size)
+
+
+def book_sizes() -> tuple[int, int]:
+    """Training and test images that the book's pages use: a laptop's worth, or all with D2LPAR_FULL=1."""
+    return (OFFICIAL_TRAIN, OFFICIAL_TEST) if os.environ.get("D2LPAR_FULL", "") not in ("", "0") else (NUM_TRAIN, NUM_TEST)
+
+
+def find_data() -> Path | None:
+    """The folder that holds `FashionMNIST/raw`, or None; D2LPAR_DATA=none asks for the stand-in.
+
+    Raises:
+        DataError: if D2LPAR_DATA names a folder without the files.
+    """
+    named = os.environ.get("D2LPAR_DATA")
+    if named == "none":
+        return None
+    if named:
+        if _raw(Path(named)).is_dir():
+            return Path(named)
+        raise DataError(f"D2LPAR_DATA is {named}, but there is no folder {_raw(Path(named))}. "
+                        "Run `make data` to download it there, or unset D2LPAR_DATA.")
+    return next((root for root in _own_roots() if _raw(root).is_dir()), None)
+
+
+def standin_in_use() -> bool:
+    """Whether the images loaded last in this process were the stand-in."""
+    return _standin_in_use
+
+
+def provenance(num_train: int, num_test: int) -> dict:
+    """Where the first `num_train` and `num_test` images come from, with a SHA-256 of all their bytes and labels."""
+    train, test = _load(num_train, num_test)
+    digest = hashlib.sha256()
+    for tensor in (*train, *test):
+        digest.update(tensor.numpy().tobytes())
+    return {"source": "stand-in" if _standin_in_use else "Fashion-MNIST",
+            "num_train": len(train[1]), "num_test": len(test[1]), "sha256": digest.hexdigest()}
+
+
+def download_fashion_mnist(root: str | Path | None = None) -> Path:
+    """Download the official files (30 MB) through torchvision, check them, and only then put them in place.
+
+    Files that are there and whole stay; a broken one is named, and the set replaced. Interrupted at any moment, it
+    leaves what was there before.
+
+    Args:
+        root: the folder that gets `FashionMNIST/raw`; by default D2LPAR_DATA, else the project's `data/`, else the
+            user's cache.
+
+    Returns:
+        `root`.
+
+    Raises:
+        DataError: if the folder cannot be written, or the download fails or comes out broken.
+    """
+    named = os.environ.get("D2LPAR_DATA")
+    root = Path(root or (named if named and named != "none" else _own_roots()[0]))
+    if _raw(root).exists():
+        try:
+            _read_all(root)
+            print(f"Fashion-MNIST is in {root} already")
+            return root
+        except DataError as problem:
+            print(f"{problem}\nDownloading it again.")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".download-", dir=root))
+    except OSError as problem:
+        raise DataError(f"{root} cannot be written: {problem.strerror}. "
+                        "Name a folder that can be in the environment variable D2LPAR_DATA.") from problem
+    try:
+        with _timeout(30):
+            FashionMNIST(str(fresh), download=True)
+        _read_all(fresh)
+        old = fresh / "old"
+        if (root / "FashionMNIST").exists():
+            os.replace(root / "FashionMNIST", old)
+        os.replace(fresh / "FashionMNIST", root / "FashionMNIST")
+    except (OSError, RuntimeError, EOFError, zlib.error, DataError) as problem:
+        raise DataError(f"Fashion-MNIST could not be downloaded: {problem}. Nothing was kept. "
+                        "Without it the book runs on a stand-in.") from problem
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+    print(f"Fashion-MNIST is in {root}")
+    return root
+
+
+def _raw(root: Path) -> Path:
+    return root / "FashionMNIST" / "raw"
+
+
+def _own_roots() -> list[Path]:
+    """The project's `data/`, where this is a checkout of it, and the user's cache."""
+    project = Path(__file__).resolve().parents[1]
+    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "d2lpar"
+    return [project / "data", home_cache] if (project / "_toc.yml").exists() else [home_cache]
+
+
+def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """The first images and labels of both sets as uint8, shapes (n, 1, 28, 28) and (n,); remembers whether real."""
+    global _standin_in_use
+    root = find_data()
+    if root is None:
+        train, test = _standin(True, min(num_train, OFFICIAL_TRAIN)), _standin(False, min(num_test, OFFICIAL_TEST))
+    else:
+        train, test = _read_all(root)
+    _standin_in_use = root is None
+    return (train[0][:num_train], train[1][:num_train]), (test[0][:num_test], test[1][:num_test])
+
+
+def _source_line(num_train: int, num_test: int) -> str:
+    sizes = f"{num_train:,} training and {num_test:,} test images"
+    if not _standin_in_use:
+        return f"Fashion-MNIST, {sizes}"
+    return (f"STAND-IN images, not Fashion-MNIST, {sizes}; "
+            "d2lpar.data.download_fashion_mnist() gets the real ones (30 MB)")
+
+
+def _read_all(root: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    return _read_set(root, True), _read_set(root, False)
+
+
+def _read_set(root: Path, is_train: bool) -> tuple[Tensor, Tensor]:
+    image_path, label_path = (_raw(root) / name for name in _FILES[is_train])
+    _check_file(image_path, _IMAGES, (28, 28))
+    _check_file(label_path, _LABELS, ())
+    images, labels = read_image_file(str(image_path)), read_label_file(str(label_path)).to(torch.uint8)
+    if len(images) != len(labels):
+        raise DataError(f"{image_path} holds {len(images)} images, {label_path} {len(labels)} labels. {_ADVICE}")
+    if labels.max() > 9:
+        raise DataError(f"{label_path} is corrupt: it holds the label {labels.max()}, labels go from 0 to 9. {_ADVICE}")
+    return images.unsqueeze(1), labels
+
+
+_ADVICE = "`make data` replaces it."
+
+
+def _check_file(path: Path, magic: int, item_shape: tuple[int, ...]) -> None:
+    """Raise DataError unless the file's header is of this kind and the file as long as its header says."""
+    header = struct.Struct(f">{2 + len(item_shape)}i")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(header.size)
+            size = os.fstat(file.fileno()).st_size
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing. {_ADVICE}") from None
+    except OSError as problem:
+        raise DataError(f"{path} cannot be read: {problem.strerror}.") from problem
+    if len(start) < header.size:
+        raise DataError(f"{path} is truncated: {size} bytes, not even a header. {_ADVICE}")
+    found_magic, count, *found_shape = header.unpack(start)
+    if found_magic != magic or tuple(found_shape) != item_shape or count < 1:
+        raise DataError(f"{path} is corrupt: its header is {(found_magic, count, *found_shape)}, expected "
+                        f"{(magic, 'at least 1', *item_shape)}. {_ADVICE}")
+    item_bytes = 28 * 28 if item_shape else 1
+    expected = header.size + count * item_bytes
+    if size != expected:
+        what = "truncated" if size < expected else "corrupt"
+        raise DataError(f"{path} is {what}: {size:,} bytes, its header promises {expected:,}. {_ADVICE}")
+
+
+@contextmanager
+def _timeout(seconds: float) -> Iterator[None]:
+    """Let no connection opened in this block wait longer than this for its next byte."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+_CHUNK = 1000  # stand-in images per seed, so that a prefix of a larger set is the smaller set
+
+
+@cache
+def _standin(is_train: bool, count: int) -> tuple[Tensor, Tensor]:
+    """Learnable images: each class is a smooth random pattern, shifted, dimmed and covered with noise per image."""
+    patterns = _blur(torch.rand(10, 1, 28, 28, generator=torch.Generator().manual_seed(7)))
+    images, labels = [], []
+    for chunk in range(-(-count // _CHUNK)):
+        generator = torch.Generator().manual_seed(1_000 * is_train + chunk)
+        label = torch.randint(10, (_CHUNK,), generator=generator)
+        shift = torch.randint(-3, 4, (_CHUNK, 2), generator=generator)
+        light = torch.rand(_CHUNK, 1, 1, 1, generator=generator) * 0.6 + 0.3
+        noise = torch.randn(_CHUNK, 1, 28, 28, generator=generator) * 0.15
+        rows = (torch.arange(28) - shift[:, :1]) % 28
+        columns = (torch.arange(28) - shift[:, 1:]) % 28
+        image = patterns[label, 0][torch.arange(_CHUNK)[:, None, None], rows[:, :, None], columns[:, None, :]]
+        images.append(((image[:, None] * light + noise).clamp(0, 1) * 255).to(torch.uint8))
+        labels.append(label.to(torch.uint8))
+    return torch.cat(images)[:count], torch.cat(labels)[:count]
+
+
+def _blur(patterns: Tensor) -> Tensor:
+    """Smooth random images, from 0 to 1 each."""
+    smooth = F.avg_pool2d(F.pad(patterns, (3, 3, 3, 3), mode="circular"), 7, stride=1)
+    low, high = smooth.amin((1, 2, 3), keepdim=True), smooth.amax((1, 2, 3), keepdim=True)
+    return (smooth - low) / (high - low)
+
+
+if __name__ == "__main__":
+    try:
+        download_fashion_mnist()
+    except DataError as problem:
+        sys.exit(str(problem))

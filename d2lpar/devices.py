@@ -1,0 +1,156 @@
+"""Devices, real and virtual, and a thread for each.
+
+A page asks for k devices and gets k, whatever the machine has: different GPUs where there are enough of them, and
+otherwise *virtual devices*. A virtual device on a CPU is one core: its work runs in a thread of its own, which uses a
+fixed share of the cores, one unless told otherwise, whether there is one such device or eight.
+Chapter 2 shows why a thread is needed at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from functools import partial
+import os
+from typing import Any
+
+import torch
+
+ALL_CORES = torch.get_num_threads()  # what PyTorch takes for one operation when nobody limits it
+
+_cores_per_device = 1
+_threads: dict[int, ThreadPoolExecutor] = {}  # place in the list of devices -> its thread
+_threads_lock = threading.Lock()
+_here = threading.local()  # .rank: the place whose thread this is
+if hasattr(os, "register_at_fork"):  # a forked child has none of the threads
+    os.register_at_fork(after_in_child=_threads.clear)
+
+
+def try_devices(k: int = 1) -> list[torch.device]:
+    """Give a list of `k` devices: different GPUs if there are `k`, otherwise virtual devices.
+
+    Virtual devices are dealt in turn over the physical ones: `cuda:0, cuda:1, cuda:0, ...`, or `cpu` `k` times.
+    A tensor does not know on which virtual device it lies, so the place in this list is what identifies a replica.
+
+    Raises:
+        ValueError: if `k` is not a whole number of at least 1.
+    """
+    if not isinstance(k, int) or k < 1:
+        raise ValueError(f"the number of devices must be a whole number of at least 1, got {k!r}")
+    gpus = torch.cuda.device_count()
+    return [torch.device("cuda", rank % gpus) if gpus else torch.device("cpu") for rank in range(k)]
+
+
+def describe_devices(devices: Sequence[torch.device]) -> str:
+    """One line for people: what each of `devices` is, and what it shares with the others."""
+    if not devices:
+        return "no devices"
+    places = Counter(devices)
+    parts = []
+    for device, count in places.items():
+        if device.type == "cpu":
+            share = f"{_cores_per_device} of {ALL_CORES} cores each"
+            parts.append(f"{count} virtual device{'s' * (count > 1)} on the CPU ({share})")
+        else:
+            name = f"{device} ({torch.cuda.get_device_name(device)})"
+            parts.append(name if count == 1 else f"{count} virtual devices on {name}")
+    return f"[{', '.join(map(str, devices))}]: " + ", ".join(parts)
+
+
+@contextmanager
+def cores_per_device(cores: int) -> Iterator[None]:
+    """Within this block, a virtual device on a CPU has `cores` cores instead of one (for every thread of the program).
+
+    Raises:
+        ValueError: if `cores` is less than 1.
+    """
+    global _cores_per_device
+    if cores < 1:
+        raise ValueError(f"a device needs at least 1 core, got {cores}")
+    before, _cores_per_device = _cores_per_device, cores
+    try:
+        yield
+    finally:
+        _cores_per_device = before
+
+
+def run_on_devices(fn: Callable, *columns: Sequence) -> list:
+    """Call `fn(columns[0][r], columns[1][r], ...)` for every rank r at the same time, each in its device's own thread.
+
+    The threads are kept between calls. Each is given the caller's grad mode, inference mode and autocast, which
+    PyTorch keeps per thread, and its device's share of the cores. Blocks until the last rank has finished.
+
+    Args:
+        columns: one or more lists of the same length, the number of devices.
+
+    Returns:
+        The results in rank order.
+
+    Raises:
+        ValueError: if the lists differ in length or there are none.
+        Exception: what `fn` raised on the lowest rank that failed, with a note that names the rank. By then all the
+            other ranks have finished.
+    """
+    lengths = [len(column) for column in columns]
+    if not lengths or len(set(lengths)) > 1 or lengths[0] == 0:
+        raise ValueError(f"every device needs one entry of each list, got lists of lengths {lengths}")
+    if hasattr(_here, "rank"):
+        raise RuntimeError(f"run_on_devices was called inside the thread of device {_here.rank}: it would wait for itself")
+    modes = _modes_of_this_thread()
+    calls = [_thread(rank).submit(_call, fn, args, modes, _cores_per_device) for rank, args in enumerate(zip(*columns))]
+    try:
+        wait(calls)
+    except BaseException:  # Ctrl-C: let no replica go on working behind the reader's back
+        for call in calls:
+            call.cancel()
+        wait(calls)
+        raise
+    torch.set_num_threads(torch.get_num_threads())  # a thread that limits itself also changes the default of new ones
+    return [_result(call, rank, len(calls)) for rank, call in enumerate(calls)]
+
+
+def synchronize(devices: Sequence[torch.device]) -> None:
+    """Block until all the work queued on `devices` is done; a CPU has no queue, so there is nothing to wait for."""
+    for device in set(devices):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+
+def _thread(rank: int) -> ThreadPoolExecutor:
+    with _threads_lock:
+        if rank not in _threads:
+            _threads[rank] = ThreadPoolExecutor(1, f"device-{rank}", setattr, (_here, "rank", rank))
+        return _threads[rank]
+
+
+def _modes_of_this_thread() -> list[Callable]:
+    """Makers of the context managers that put another thread into the modes of this one."""
+    modes = [
+        partial(torch.inference_mode, torch.is_inference_mode_enabled()),
+        partial(torch.set_grad_enabled, torch.is_grad_enabled()),  # after inference_mode, which sets it too
+    ]
+    for kind in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(kind):
+            modes.append(partial(torch.autocast, kind, torch.get_autocast_dtype(kind),
+                                 cache_enabled=torch.is_autocast_cache_enabled()))
+    return modes
+
+
+def _call(fn: Callable, args: tuple, modes: list[Callable], cores: int) -> Any:
+    if torch.get_num_threads() != cores:
+        torch.set_num_threads(cores)
+    with ExitStack() as stack:
+        for mode in modes:
+            stack.enter_context(mode())
+        return fn(*args)
+
+
+def _result(call: Future, rank: int, ranks: int) -> Any:
+    error = call.exception()
+    if error is not None:
+        error.add_note(f"raised on rank {rank} of {ranks} devices")
+        raise error
+    return call.result()

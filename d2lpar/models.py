@@ -1,0 +1,45 @@
+"""The models of the book, as functions of `(X, params)`, and their loss.
+
+Chapter 2 trains LeNet (LeCun, Bottou, Bengio and Haffner, 1998, with the average pooling and the rectifiers that
+Dive into Deep Learning gave it) on eight raw tensors, so that nothing about the parameters is hidden.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+LENET_SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
+
+
+def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
+    """Eight fresh float32 tensors of LENET_SHAPES on the CPU: normal weights and zero biases.
+
+    `scale` is the weights' standard deviation; None keeps the signal's size from layer to layer: sqrt(2 / inputs).
+    Source: He, Zhang, Ren and Sun 2015, section 2.2. Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    generator = torch.Generator().manual_seed(seed)
+    inputs = (1 * 3 * 3, 20 * 5 * 5, 800, 128)  # numbers that each output of a layer is computed from
+    params = []
+    for weight_shape, bias_shape, n in zip(LENET_SHAPES[::2], LENET_SHAPES[1::2], inputs):
+        std = math.sqrt(2 / n) if scale is None else scale
+        params += [torch.randn(weight_shape, generator=generator) * std, torch.zeros(bias_shape)]
+    return params
+
+
+def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
+    """Scores (B, 10) of images X (B, 1, 28, 28) under the eight tensors of `params`.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    W1, b1, W2, b2, W3, b3, W4, b4 = params
+    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)  # (B, 20, 13, 13)
+    h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)  # (B, 50, 4, 4)
+    h3 = F.relu(h2.flatten(1) @ W3 + b3)  # (B, 128)
+    return h3 @ W4 + b4
+
+
+loss = nn.CrossEntropyLoss(reduction="none")  # one number per example, so that a shard's share is a plain sum

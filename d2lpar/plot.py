@@ -1,0 +1,152 @@
+"""The book's figures: one style, one colour and one marker per rank, one way to draw a timeline.
+
+A page passes data and words. `show` puts a figure on the page with the words for those who cannot see it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+from IPython import get_ipython
+from IPython.display import display
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from matplotlib_inline import backend_inline
+from tqdm import tqdm
+
+from d2lpar.data import standin_in_use
+from d2lpar.timing import Span
+
+MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
+
+
+def use_book_style() -> None:
+    """Give all figures the book's look and store them as SVG, the same bytes for the same figure."""
+    plt.style.use(Path(__file__).with_name("book.mplstyle"))
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
+    if get_ipython() is not None:
+        backend_inline.set_matplotlib_formats("svg")
+
+
+def rank_style(rank: int) -> dict:
+    """The colour and the marker of a rank, the same in the whole book; both repeat after eight ranks."""
+    colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
+
+
+def show(fig: Figure, alt: str) -> None:
+    """Put `fig` on the page, with `alt` as its text for readers who do not see it, and close it.
+
+    Outside a notebook it opens a window where there is one to open.
+    """
+    _stamp(fig)
+    if _in_notebook():
+        display(fig, metadata=_alt(alt))
+    elif mpl.get_backend().lower() in mpl.backends.backend_registry.list_builtin(mpl.backends.BackendFilter.INTERACTIVE):
+        plt.show()
+    plt.close(fig)
+
+
+def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, x: Sequence[float] | None = None,
+                log: bool = False) -> Figure:
+    """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name."""
+    fig, ax = plt.subplots()
+    for i, (name, values) in enumerate(curves.items()):
+        ax.plot(x if x is not None else range(1, len(values) + 1), values, label=name, markevery=max(1, len(values) // 10),
+                **rank_style(i))
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    if log:
+        ax.set_yscale("log")
+    if x is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(curves) > 1:
+        ax.legend()
+    return fig
+
+
+def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allreduce",), unit_s: float = 1e-3) -> Figure:
+    """Ranks as rows, time to the right: computing filled, communication hatched, each bar labelled where it fits.
+
+    Args:
+        spans: recorded by `d2lpar.timing.Stopwatch`; time starts at the first of them.
+        communication: names of the spans that move data between ranks.
+        unit_s: seconds per unit of the axis, 1e-3 for ms.
+    """
+    ranks = max(span.rank for span in spans) + 1
+    zero = min(span.start_s for span in spans)
+    total = (max(span.end_s for span in spans) - zero) / unit_s
+    names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
+    fig, ax = plt.subplots(figsize=(5.8, 0.9 + 0.5 * ranks))
+    for rank, what, start_s, end_s in spans:
+        left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
+        talks = what in communication
+        shade = 0.35 + 0.6 * (names.index(what) + 1) / len(names) if not talks else 1
+        color = rank_style(rank)["color"]
+        ax.barh(rank, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
+                edgecolor=color, hatch="////" if talks else None)
+        if width > 0.018 * len(what) * total:
+            ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
+                    color="white" if shade > 0.6 and not talks else "black",
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+    ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
+           xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    return fig
+
+
+class TrainingPlot:
+    """Shows a training while it runs: a progress bar, a line per epoch, and the test accuracy as a growing curve."""
+
+    def __init__(self, num_epochs: int, num_batches: int) -> None:
+        self._num_epochs, self._accuracies = num_epochs, []
+        self._handle = display(self._draw(), display_id=True) if _in_notebook() else None
+        hidden = not (_in_notebook() or sys.stdout.isatty())
+        self._bar = tqdm(total=num_epochs * num_batches, unit="batch", file=sys.stdout, leave=False, disable=hidden,
+                         ncols=70)
+
+    def batch_done(self) -> None:
+        """Move the progress bar on by one batch."""
+        self._bar.update()
+
+    def epoch_done(self, epoch_s: float, accuracy: float) -> None:
+        """Print the epoch's line and let the curve grow by one point."""
+        self._accuracies.append(accuracy)
+        tqdm.write(f"epoch {len(self._accuracies):2}: {epoch_s:.2f} s, test acc {accuracy:.3f}", file=sys.stdout)
+        if self._handle is not None:
+            self._handle.update(self._draw(), metadata=_alt(
+                f"Test accuracy by epoch: {self._accuracies[0]:.2f} after epoch 1, "
+                f"{self._accuracies[-1]:.2f} after epoch {len(self._accuracies)}."))
+
+    def _draw(self) -> Figure:
+        fig = draw_curves({"": self._accuracies}, "epoch", "test accuracy")
+        fig.axes[0].set(xlim=(0.7, self._num_epochs + 0.3), ylim=(0, 1))
+        _stamp(fig)
+        plt.close(fig)
+        return fig
+
+    def __enter__(self) -> TrainingPlot:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+
+def _alt(words: str) -> dict:
+    return {"image/svg+xml": {"alt": words}}
+
+
+def _stamp(fig: Figure) -> None:
+    """Say inside the figure that its data is not the real one."""
+    if standin_in_use():
+        fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
+                 color="#b00020", alpha=0.55)
+
+
+def _in_notebook() -> bool:
+    return hasattr(get_ipython(), "kernel")

@@ -1,0 +1,153 @@
+"""Data-parallel training from scratch, on raw parameter tensors (chapter 2).
+
+The names and the meaning are those of Dive into Deep Learning: `get_params`, `split_batch`, `train_batch`, `train`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from d2l import torch as d2l
+from torch import Tensor
+
+from d2lpar.collectives import allreduce
+from d2lpar.data import load_data_fashion_mnist
+from d2lpar.devices import describe_devices, run_on_devices, synchronize, try_devices
+from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.plot import TrainingPlot
+
+
+def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """A replica: new leaves on `device` with the values of `params`, sharing no memory with them, gradients wanted.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    return [p.detach().to(device, copy=True).requires_grad_() for p in params]
+
+
+def split_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> tuple[list[Tensor], list[Tensor]]:
+    """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order, sizes differing by at most one.
+
+    A shard that is already on its device is a view. Raises ValueError if lengths differ or there are no devices.
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    check_batch(X, y, devices)
+    X_shards, y_shards = X.tensor_split(len(devices)), y.tensor_split(len(devices))
+    return [x.to(d) for x, d in zip(X_shards, devices)], [t.to(d) for t, d in zip(y_shards, devices)]
+
+
+def train_batch_loop(X: Tensor, y: Tensor, device_params: list[list[Tensor]], devices: Sequence[torch.device],
+                     lr: float) -> None:
+    """One step of SGD on the minibatch (X, y), in place on every replica: a plain loop over the devices.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    check_replicas(X, device_params, devices)
+    X_shards, y_shards = split_batch(X, y, devices)
+    shard_losses = [loss(lenet(X_shard, params), y_shard).sum()
+                    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params)]
+    for shard_loss in shard_losses:
+        shard_loss.backward()
+    for replicas in zip(*device_params):  # the k copies of one parameter
+        allreduce([p.grad for p in replicas])
+    for params in device_params:
+        d2l.sgd(params, lr, X.shape[0])  # divides by the whole batch
+
+
+def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor, ...]:
+    """Gradients of the summed loss of one shard, one per parameter; leaves `.grad` alone.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    return torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
+
+
+def train_batch(X: Tensor, y: Tensor, device_params: list[list[Tensor]], devices: Sequence[torch.device],
+                lr: float) -> None:
+    """One step of SGD on the minibatch (X, y), in place on every replica: one thread per device.
+
+    The same bits as `train_batch_loop` on one core; if a replica fails, no parameter and no gradient has changed.
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    check_replicas(X, device_params, devices)
+    X_shards, y_shards = split_batch(X, y, devices)
+    device_grads = run_on_devices(shard_gradients, X_shards, y_shards, device_params)
+    for grads in zip(*device_grads):  # the k gradients of one parameter
+        allreduce(grads)
+    for params, grads in zip(device_params, device_grads):
+        for p, grad in zip(params, grads):
+            p.grad = grad
+        d2l.sgd(params, lr, X.shape[0])  # divides by the whole batch
+
+
+@torch.no_grad()
+def evaluate_accuracy(params: list[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """The share of the examples of `data_iter` that LeNet under `params` puts into the right class, from 0 to 1.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    device, right, count = params[0].device, 0, 0
+    for X, y in data_iter:
+        right += (lenet(X.to(device), params).argmax(1) == y.to(device)).sum().item()
+        count += len(y)
+    return right / count
+
+
+class Training(NamedTuple):
+    """What `train` leaves: the replicas, and for every epoch the seconds of training and the test accuracy after it."""
+
+    device_params: list[list[Tensor]]
+    epoch_s: list[float]
+    accuracies: list[float]
+
+
+def train(num_devices: int, batch_size: int, lr: float, num_epochs: int = 10, params: list[Tensor] | None = None,
+          step=train_batch, seed: int = 0) -> Training:
+    """Train LeNet on Fashion-MNIST on `num_devices` devices, from `params` or a fresh start that learns.
+
+    Prints a line per epoch and a closing line, and draws the test accuracy as it grows; `seed` orders the batches.
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
+    devices = try_devices(num_devices)
+    device_params = [get_params(params or lenet_params(), device) for device in devices]
+    epoch_s, accuracies = [], []
+    with TrainingPlot(num_epochs, len(train_iter)) as plot:
+        for epoch in range(num_epochs):
+            start = time.perf_counter()
+            for X, y in train_iter:
+                step(X, y, device_params, devices, lr)
+                plot.batch_done()
+            synchronize(devices)
+            epoch_s.append(time.perf_counter() - start)
+            accuracies.append(evaluate_accuracy(device_params[0], test_iter))
+            plot.epoch_done(epoch_s[-1], accuracies[-1])
+    print(f"test acc {accuracies[-1]:.2f}, {sum(epoch_s) / num_epochs:.1f} s/epoch on {describe_devices(devices)}")
+    return Training(device_params, epoch_s, accuracies)
+
+
+def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError unless X and y have one entry per example and there is a device to send them to."""
+    if len(devices) == 0:
+        raise ValueError("a batch cannot be split over no devices")
+    if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
+        raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
+
+
+def check_replicas(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device]) -> None:
+    """Raise ValueError unless there are examples and one replica per device, on it, all of the same shapes."""
+    if len(device_params) != len(devices):
+        raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
+    if len(X) == 0:
+        raise ValueError(f"the batch is empty: X has shape {tuple(X.shape)}")
+    shapes = [[tuple(p.shape) for p in params] for params in device_params]
+    for rank, (params, device) in enumerate(zip(device_params, devices)):
+        if shapes[rank] != shapes[0]:
+            raise ValueError(f"replica {rank} has shapes {shapes[rank]}, replica 0 has {shapes[0]}")
+        place = torch.empty(0, device=device).device  # "cuda" alone means the current one
+        elsewhere = {str(p.device) for p in params if p.device != place}
+        if elsewhere:
+            raise ValueError(f"replica {rank} belongs on {place}, but has parameters on {', '.join(elsewhere)}")

@@ -1,0 +1,62 @@
+"""Measuring: several variants side by side in one run, and what ran when in one step."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+from d2lpar.devices import synchronize
+
+
+def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                     devices: Sequence[torch.device] = ()) -> dict[str, float]:
+    """Median seconds of each case: all cases once, in turn, and so on, so that a slow moment hits every case alike.
+
+    Args:
+        cases: what to time, by name; each is called without arguments.
+        repeats: timed rounds; `warmup` untimed ones go before them.
+        devices: devices whose queued work belongs to the time.
+
+    Raises:
+        ValueError: if there is nothing to time.
+    """
+    if not cases or repeats < 1:
+        raise ValueError(f"nothing to time: {len(cases)} cases, {repeats} repeats")
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for round_ in range(warmup + repeats):
+        for name, case in cases.items():
+            synchronize(devices)
+            start = time.perf_counter()
+            case()
+            synchronize(devices)
+            if round_ >= warmup:
+                times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+class Span(NamedTuple):
+    """What one rank did from `start_s` to `end_s`, in seconds since the stopwatch was made."""
+
+    rank: int
+    what: str
+    start_s: float
+    end_s: float
+
+
+class Stopwatch:
+    """Records spans: `with watch(rank, "forward"): ...`, from any thread."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+        self._zero = time.perf_counter()
+
+    @contextmanager
+    def __call__(self, rank: int, what: str) -> Iterator[None]:
+        start = time.perf_counter() - self._zero
+        yield
+        self.spans.append(Span(rank, what, start, time.perf_counter() - self._zero))
