@@ -6,6 +6,7 @@ Chapter 2 teaches the naive allreduce, which sends everything to the first devic
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ def check_buffers(data: Sequence[Tensor]) -> None:
     """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
 
     Wanted: at least one tensor, one shape, one dtype, no two buffers that share memory (nor one that shares memory
-    with itself, as an expanded tensor does), and no leaf that requires grad unless grad mode is off.
+    with itself, as an expanded tensor does), and none that requires grad unless grad mode is off.
     """
     if len(data) == 0:
         raise ValueError("allreduce needs at least one tensor, got none")
@@ -42,24 +43,18 @@ def check_buffers(data: Sequence[Tensor]) -> None:
     for rank, x in enumerate(data):
         if any(size > 1 and stride == 0 for size, stride in zip(x.shape, x.stride())):
             raise ValueError(f"entry {rank} is an expanded tensor: several of its elements are one place in memory")
-        if x.is_leaf and x.requires_grad and torch.is_grad_enabled():
-            raise ValueError(f"entry {rank} is a leaf that requires grad: call allreduce under torch.no_grad()")
-    storages = [x.untyped_storage().data_ptr() for x in data]
-    if len(set(storages)) == len(data):
-        return
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ValueError(f"entry {rank} requires grad: call allreduce under torch.no_grad()")
+    places = [_place(x) for x in data]
     for b in range(len(data)):
         for a in range(b):
-            if storages[a] == storages[b] and _overlap(data[a], data[b]):
+            if data[a].device == data[b].device and np.shares_memory(places[a], places[b]):
                 raise ValueError(f"entries {a} and {b} overlap in memory: each device needs a buffer of its own")
 
 
-def _overlap(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors of one storage have an element in common; NumPy solves it exactly, also for strided views."""
-    memory = np.empty(a.untyped_storage().nbytes(), np.uint8)  # never touched, it only lends its addresses
-
-    def twin(x: Tensor) -> np.ndarray:
-        size = x.element_size()
-        strides = [stride * size for stride in x.stride()]
-        return np.ndarray(x.shape, f"V{size}", memory, x.storage_offset() * size, strides)
-
-    return np.shares_memory(twin(a), twin(b))
+def _place(x: Tensor) -> np.ndarray:
+    """A NumPy array at the addresses of `x`, never read, so that NumPy can tell exactly whether two tensors overlap."""
+    size = x.element_size()
+    interface = {"version": 3, "typestr": f"|V{size}", "data": (x.data_ptr(), False), "shape": tuple(x.shape),
+                 "strides": tuple(stride * size for stride in x.stride())}
+    return np.asarray(SimpleNamespace(__array_interface__=interface))

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 
 import torch
@@ -154,18 +155,22 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
     except OSError as problem:
         raise DataError(f"{root} cannot be written: {problem.strerror}. "
                         "Name a folder that can be in the environment variable D2LPAR_DATA.") from problem
+    place, old = root / "FashionMNIST", fresh / "old"
     try:
         with _timeout(30):
             FashionMNIST(str(fresh), download=True)
         _read_all(fresh)
-        old = fresh / "old"
-        if (root / "FashionMNIST").exists():
-            os.replace(root / "FashionMNIST", old)
-        os.replace(fresh / "FashionMNIST", root / "FashionMNIST")
-    except (OSError, RuntimeError, EOFError, zlib.error, DataError) as problem:
+        for archive in _raw(fresh).glob("*.gz"):
+            archive.unlink()  # unpacked beside it
+        if place.exists():
+            os.replace(place, old)
+        os.replace(fresh / "FashionMNIST", place)
+    except (OSError, HTTPException, RuntimeError, EOFError, zlib.error, DataError) as problem:
         raise DataError(f"Fashion-MNIST could not be downloaded: {problem}. Nothing was kept. "
                         "Without it the book runs on a stand-in.") from problem
     finally:
+        if old.exists() and not place.exists():
+            os.replace(old, place)
         shutil.rmtree(fresh, ignore_errors=True)
     print(f"Fashion-MNIST is in {root}")
     return root

@@ -100,7 +100,9 @@ def run_on_devices(fn: Callable, *columns: Sequence) -> list:
     if hasattr(_here, "rank"):
         raise RuntimeError(f"run_on_devices was called inside the thread of device {_here.rank}: it would wait for itself")
     modes = _modes_of_this_thread()
-    calls = [_thread(rank).submit(_call, fn, args, modes, _cores_per_device) for rank, args in enumerate(zip(*columns))]
+    with _threads_lock:  # two callers at once: on every rank the calls of one come before those of the other
+        calls = [_thread(rank).submit(_call, fn, args, modes, _cores_per_device)
+                 for rank, args in enumerate(zip(*columns))]
     try:
         wait(calls)
     except BaseException:  # Ctrl-C: let no replica go on working behind the reader's back
@@ -108,7 +110,8 @@ def run_on_devices(fn: Callable, *columns: Sequence) -> list:
             call.cancel()
         wait(calls)
         raise
-    torch.set_num_threads(torch.get_num_threads())  # a thread that limits itself also changes the default of new ones
+    finally:
+        torch.set_num_threads(torch.get_num_threads())  # a thread that limits itself limits new threads too
     return [_result(call, rank, len(calls)) for rank, call in enumerate(calls)]
 
 
@@ -120,10 +123,9 @@ def synchronize(devices: Sequence[torch.device]) -> None:
 
 
 def _thread(rank: int) -> ThreadPoolExecutor:
-    with _threads_lock:
-        if rank not in _threads:
-            _threads[rank] = ThreadPoolExecutor(1, f"device-{rank}", setattr, (_here, "rank", rank))
-        return _threads[rank]
+    if rank not in _threads:
+        _threads[rank] = ThreadPoolExecutor(1, f"device-{rank}", setattr, (_here, "rank", rank))
+    return _threads[rank]
 
 
 def _modes_of_this_thread() -> list[Callable]:

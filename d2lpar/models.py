@@ -6,28 +6,26 @@ Dive into Deep Learning gave it) on eight raw tensors, so that nothing about the
 
 from __future__ import annotations
 
-import math
+from math import sqrt
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-LENET_SHAPES = ((20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
-
 
 def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
-    """Eight fresh float32 tensors of LENET_SHAPES on the CPU: normal weights and zero biases.
+    """Eight fresh float32 tensors on the CPU, the parameters of `lenet`: normal weights and zero biases.
 
     `scale` is the weights' standard deviation; None keeps the signal's size from layer to layer: sqrt(2 / inputs).
     Source: He, Zhang, Ren and Sun 2015, section 2.2. Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     generator = torch.Generator().manual_seed(seed)
-    inputs = (1 * 3 * 3, 20 * 5 * 5, 800, 128)  # numbers that each output of a layer is computed from
-    params = []
-    for weight_shape, bias_shape, n in zip(LENET_SHAPES[::2], LENET_SHAPES[1::2], inputs):
-        std = math.sqrt(2 / n) if scale is None else scale
-        params += [torch.randn(weight_shape, generator=generator) * std, torch.zeros(bias_shape)]
-    return params
+
+    def weight(*shape: int, inputs: int) -> Tensor:
+        return torch.randn(shape, generator=generator) * (sqrt(2 / inputs) if scale is None else scale)
+
+    return [weight(20, 1, 3, 3, inputs=1 * 3 * 3), torch.zeros(20), weight(50, 20, 5, 5, inputs=20 * 5 * 5), torch.zeros(50),
+            weight(800, 128, inputs=800), torch.zeros(128), weight(128, 10, inputs=128), torch.zeros(10)]
 
 
 def lenet(X: Tensor, params: list[Tensor]) -> Tensor:

@@ -100,6 +100,41 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     return fig
 
 
+def draw_step(shard_sizes: Sequence[int]) -> Figure:
+    """One step of data-parallel training as a drawing: ranks as rows, what each computes filled, what they send hatched."""
+    ranks = len(shard_sizes)
+    fig, ax = plt.subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
+    ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
+    ax.axis("off")
+    columns = ((0, 1.7, "minibatch"), (2.4, 1.6, "replica"), (4.5, 1.6, "gradient"), (6.6, 1.0, "allreduce"), (8.1, 1.4, "update"))
+    for left, width, title in columns:
+        ax.text(left + width / 2, -0.72, title, ha="center", va="center", weight="bold")
+    for rank, size in enumerate(shard_sizes):
+        color = rank_style(rank)["color"]
+        words = (f"{size} examples", f"all of W, rank {rank}", f"sum over {size}", None, "the same step")
+        for (left, width, _), text in zip(columns, words):
+            if text is not None:
+                _box(ax, left, rank, width, color, text)
+        for left, right in ((1.7, 2.4), (4.0, 4.5)):
+            _arrow(ax, left, right, rank)
+        _arrow(ax, 6.1, 6.6, rank)
+        _arrow(ax, 7.6, 8.1, rank)
+    ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black", hatch="////"))
+    ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    return fig
+
+
+def _box(ax: plt.Axes, left: float, row: float, width: float, color: str, text: str) -> None:
+    ax.add_patch(mpl.patches.Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
+                                       edgecolor=color, linewidth=1.5))
+    ax.text(left + width / 2, row, text, ha="center", va="center", fontsize=9)
+
+
+def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
+    ax.annotate("", (right - 0.04, row), (left + 0.04, row), arrowprops={"arrowstyle": "->", "color": "black"})
+
+
 class TrainingPlot:
     """Shows a training while it runs: a progress bar, a line per epoch, and the test accuracy as a growing curve."""
 

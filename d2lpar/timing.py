@@ -49,14 +49,39 @@ class Span(NamedTuple):
 
 
 class Stopwatch:
-    """Records spans: `with watch(rank, "forward"): ...`, from any thread."""
+    """Records spans: `with watch(rank, "forward", device): ...`, from any thread.
 
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
+    On a GPU the times are those at which the device itself began and ended what the block queued.
+    """
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        synchronize(devices)
+        self._host: list[Span] = []
+        self._queued: list[tuple[int, str, torch.cuda.Event, torch.cuda.Event, torch.cuda.Event]] = []
         self._zero = time.perf_counter()
+        self._device_zero = {d: self._mark(d) for d in set(devices) if d.type == "cuda"}
 
     @contextmanager
-    def __call__(self, rank: int, what: str) -> Iterator[None]:
-        start = time.perf_counter() - self._zero
-        yield
-        self.spans.append(Span(rank, what, start, time.perf_counter() - self._zero))
+    def __call__(self, rank: int, what: str, device: torch.device) -> Iterator[None]:
+        if device.type == "cuda":
+            begin = self._mark(device)
+            yield
+            self._queued.append((rank, what, self._device_zero[device], begin, self._mark(device)))
+        else:
+            start = time.perf_counter() - self._zero
+            yield
+            self._host.append(Span(rank, what, start, time.perf_counter() - self._zero))
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans so far, in order of their start; waits for the devices."""
+        synchronize(list(self._device_zero))
+        queued = [Span(rank, what, zero.elapsed_time(begin) / 1e3, zero.elapsed_time(end) / 1e3)
+                  for rank, what, zero, begin, end in self._queued]
+        return sorted(self._host + queued, key=lambda span: span.start_s)
+
+    @staticmethod
+    def _mark(device: torch.device) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(device))
+        return event

@@ -1,0 +1,42 @@
+# The commands of the book; `make` alone lists them. Needs GNU make 3.81 or newer, as on macOS.
+
+PYTHON ?= python3
+PIP_EXTRA ?=
+
+VERSION_TEST = import sys; v = sys.version_info[:2]; \
+  (3, 11) <= v <= (3, 13) or sys.exit("The book needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
+
+.PHONY: help book test lab run data clean
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@echo 'Options of the first call: PYTHON=python3.12 picks a Python, PIP_EXTRA="..." adds options for pip.'
+
+book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
+	@.venv/bin/jupyter-book build . -W -n --keep-going -q
+	@echo "Open $(CURDIR)/_build/html/index.html"
+
+test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
+	@.venv/bin/pytest --nbval
+
+lab: .venv/installed ## open JupyterLab in notebooks/
+	@.venv/bin/jupyter lab --ServerApp.root_dir=. --ServerApp.preferred_dir=notebooks
+
+run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
+	@.venv/bin/python book/tools/run_notebooks.py
+
+data: .venv/installed ## download Fashion-MNIST (30 MB)
+	@.venv/bin/python -m d2lpar.data
+
+clean: ## delete the built site and the caches of the tests; .venv and data/ stay
+	@rm -rf _build .pytest_cache
+	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+
+# The stamp makes a second call quick; pip itself finds out what is there already.
+.venv/installed: requirements.txt pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c '$(VERSION_TEST)'
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@test -x .venv/bin/pip || $(PYTHON) -m venv .venv
+	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.1 GB? Then run the same command again."; exit 1; }
+	@touch $@

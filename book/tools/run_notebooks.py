@@ -1,0 +1,77 @@
+"""Execute the notebooks top to bottom and store their outputs, normalised: `python book/tools/run_notebooks.py [NAME]`.
+
+Stored pages come from real data only, so it refuses where Fashion-MNIST is not there. Nothing is stored of a notebook
+that fails. What is stored has no timestamps and no remains of progress bars, and the notebook's metadata says which
+images were used.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from d2lpar.data import DataError, book_sizes, find_data, provenance
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def execute(path: Path) -> nbformat.NotebookNode:
+    """A fresh run of the notebook in its own folder, as the reader's JupyterLab does it."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False, coalesce_streams=True,
+                            resources={"metadata": {"path": str(path.parent)}})
+    client.execute()
+    return notebook
+
+
+def normalise(notebook: nbformat.NotebookNode, data: dict) -> None:
+    """Take out what differs from run to run without meaning, and put in the provenance of the data."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+        "d2lpar": {"data": data},
+    }
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type != "code":
+            continue
+        cell.outputs = [output for output in map(_without_bars, cell.outputs) if output is not None]
+
+
+def _without_bars(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """The output without what a terminal would have overwritten; None if nothing is left."""
+    if output.output_type == "stream":
+        lines = [line.rsplit("\r", 1)[-1].rstrip(" ") for line in output.text.split("\n")]
+        output.text = "\n".join(lines)
+        if not output.text.strip():
+            return None
+    return output
+
+
+def main(names: list[str]) -> None:
+    if find_data() is None:
+        sys.exit("Stored pages come from real data only, and there is none here: run `make data` first.")
+    data = provenance(*book_sizes())
+    paths = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if not names or path.stem in names]
+    if not paths:
+        sys.exit(f"no notebook is called {' or '.join(names)}")
+    for path in paths:
+        print(f"{path.name}: running", flush=True)
+        try:
+            notebook = execute(path)
+        except CellExecutionError as error:
+            sys.exit(f"{path.name} failed and keeps its stored outputs:\n{error}")
+        normalise(notebook, data)
+        nbformat.write(notebook, path)
+        print(f"{path.name}: stored")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except DataError as problem:
+        sys.exit(str(problem))

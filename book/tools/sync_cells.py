@@ -1,0 +1,53 @@
+"""Copy each taught function from the package into the chapter that teaches it.
+
+A cell tagged `taught:scratch` holds exactly the text of one top-level definition of `d2lpar/scratch.py`; the cell
+itself says of which. Run it after changing the package: `python book/tools/sync_cells.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
+
+
+def package_text(module: str, name: str) -> str:
+    """The lines of the top-level definition `name` of `d2lpar/<module>.py`, as they stand there."""
+    source = (ROOT / "d2lpar" / f"{module}.py").read_text("utf-8")
+    for node in ast.parse(source).body:
+        names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+        if name in [getattr(node, "name", None), *names]:
+            first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+            return "\n".join(source.splitlines()[first - 1:node.end_lineno])
+    raise LookupError(f"d2lpar/{module}.py has no top-level definition of {name}")
+
+
+def taught_cells(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, str]]:
+    """The taught cells of a notebook, each with the text that the package has for it."""
+    pairs = []
+    for cell in notebook.cells:
+        for tag in cell.metadata.get("tags", []):
+            if tag.startswith("taught:"):
+                name = DEFINITION.search(cell.source)[1]
+                pairs.append((cell, package_text(tag.removeprefix("taught:"), name)))
+    return pairs
+
+
+def main() -> None:
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        stale = [(cell, text) for cell, text in taught_cells(notebook) if cell.source != text]
+        for cell, text in stale:
+            cell.source = text
+        if stale:
+            nbformat.write(notebook, path)
+        print(f"{path.name}: {len(stale)} cells brought up to date")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What the test files share: which tests run when, the book's notebooks, and the site, built once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("nbval"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if item not in slow]
+        config.hook.pytest_deselected(items=slow)
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if on_gpu:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in on_gpu:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top folder of the book."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def chapters(root: Path) -> list[Path]:
+    """The notebooks, in order."""
+    found = sorted(root.glob("notebooks/*.ipynb"))
+    assert found, "there are no chapters"
+    return found
+
+
+@pytest.fixture(scope="session")
+def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built from nothing as `make book` does; a warning is an error."""
+    out = tmp_path_factory.mktemp("site")
+    build = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", root, "--path-output", out,
+                            "-W", "-n", "--keep-going", "-q"], capture_output=True, text=True)
+    assert build.returncode == 0, build.stderr + build.stdout
+    return out / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def pages(site: Path) -> list[Path]:
+    """Every page of the site that readers can stay on; index.html only sends them to the first."""
+    return sorted(page for page in site.rglob("*.html")
+                  if "_static" not in page.relative_to(site).parts and page != site / "index.html")

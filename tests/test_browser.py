@@ -1,0 +1,145 @@
+"""The site in a real browser, opened from the disk: what no look at the files can tell."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+pytestmark = pytest.mark.slow
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+
+# Elements that stick out of the window, unless something around them scrolls or clips.
+STICKING_OUT = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
+  if (e.getBoundingClientRect().right <= document.documentElement.clientWidth + 1) return false;
+  for (let p = e.parentElement; p && !p.matches('.bd-article'); p = p.parentElement)
+    if (getComputedStyle(p).overflowX != 'visible') return false;
+  return !e.closest('.sr-only, mjx-assistive-mml') && e.getClientRects().length > 0;
+}).map(e => e.outerHTML.slice(0, 80))"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium or Chrome on this machine")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture()
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    yield opened
+    opened.close()
+
+
+def visit(page: Page, file: Path) -> None:
+    page.goto(file.as_uri(), wait_until="load")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+
+
+def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(page: Page, pages: list[Path]) -> None:
+    troubles: list[str] = []
+    page.on("request", lambda r: r.url.startswith(("file:", "data:", "blob:")) or troubles.append(f"asks {r.url}"))
+    page.on("requestfailed", lambda r: troubles.append(f"misses {r.url}"))
+    page.on("pageerror", lambda error: troubles.append(f"error {error}"))
+    page.on("console", lambda message: message.type == "error" and troubles.append(f"console {message.text}"))
+    for file in pages:
+        troubles.append(file.name)
+        visit(page, file)
+        page.wait_for_load_state("networkidle")
+        if troubles[-1] == file.name:
+            troubles.pop()
+    assert troubles == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_window(browser: Browser, pages: list[Path], width: int, theme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
+    too_wide = {}
+    for file in pages:
+        visit(page, file)
+        assert page.evaluate("document.documentElement.dataset.theme") == theme
+        more = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        sticking_out = page.evaluate(STICKING_OUT)
+        if more > 0 or sticking_out:
+            too_wide[file.name] = (more, sticking_out)
+    page.close()
+    assert too_wide == {}
+
+
+def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(browser: Browser, site: Path, chapters: list[Path]) -> None:
+    page = browser.new_page(color_scheme="dark")
+    for file in [site / "book" / "index.html", *(site / "notebooks" / f"{c.stem}.html" for c in chapters)]:
+        visit(page, file)
+        filters = page.evaluate("[...document.querySelectorAll('.bd-article img')].map(e => getComputedStyle(e).filter)")
+        assert filters
+        assert set(filters) == {"none"}
+    page.close()
+
+
+def test_the_address_that_make_book_prints_leads_to_the_first_page(page: Page, site: Path) -> None:
+    page.goto((site / "index.html").as_uri())
+    page.wait_for_url("**/book/index.html", wait_until="load")
+    assert page.locator(".bd-article h1").is_visible()
+
+
+def test_the_search_finds_a_word_of_a_chapter(page: Page, site: Path) -> None:
+    visit(page, site / "book" / "index.html")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("allreduce")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#search-results li a")
+    assert any("notebooks/" in link.get_attribute("href") for link in page.query_selector_all("#search-results li a"))
+
+
+def test_formulas_are_typeset_everywhere(page: Page, pages: list[Path]) -> None:
+    formulas = 0
+    for file in pages:
+        visit(page, file)
+        wanted = page.locator(".bd-article .math").count()
+        formulas += wanted
+        assert page.locator(".bd-article mjx-container").count() >= wanted, file.name
+        assert page.locator("mjx-merror").count() == 0, file.name
+    assert formulas > 0
+
+
+def test_the_keyboard_opens_and_closes_every_solution(page: Page, site: Path, chapters: list[Path]) -> None:
+    for chapter in chapters:
+        visit(page, site / "notebooks" / f"{chapter.stem}.html")
+        solutions = page.locator(".solution.dropdown").all()
+        assert solutions, chapter.name
+        for solution in solutions:
+            button, answer = solution.locator("button.toggle-button"), solution.locator(".section, section, pre, p").last
+            assert not answer.is_visible()
+            button.focus()
+            page.keyboard.press("Enter")
+            assert answer.is_visible()
+            page.keyboard.press("Enter")
+            assert not answer.is_visible()
+
+
+def test_the_tab_key_reaches_the_buttons_and_the_navigation(page: Page, site: Path) -> None:
+    visit(page, site / "book" / "index.html")
+    reached = set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.className + ' ' + (document.activeElement.href || '')"))
+    for wanted in ("theme-switch-button", "search-button", "setup.html", "dropdown-toggle"):
+        assert any(wanted in name for name in reached), wanted
+
+
+def test_a_chapter_offers_its_script_in_the_download_menu(page: Page, site: Path, chapters: list[Path]) -> None:
+    visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
+    page.get_by_role("button", name="Download this page").focus()
+    page.keyboard.press("Enter")
+    script = page.get_by_role("link", name=".py", exact=True)
+    assert script.is_visible()
+    assert script.get_attribute("download") is not None  # or it opens as text

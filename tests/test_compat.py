@@ -1,0 +1,31 @@
+"""Tests of d2lpar.compat: after `import d2lpar`, d2l's own plotting works in the installed IPython."""
+
+import os
+import subprocess
+import sys
+
+READER = """
+from IPython.core.interactiveshell import InteractiveShell
+
+CELL = '''
+import d2lpar
+from d2l import torch as d2l
+d2l.use_svg_display()
+d2l.set_figsize((3, 2))
+d2l.plot([1, 2, 3], [[1, 4, 9], [1, 8, 27]], "x", "y", legend=["square", "cube"])
+animator = d2l.Animator("epoch", "accuracy", xlim=[1, 2])
+animator.add(1, (0.1,))
+animator.add(2, (0.2,))
+'''
+result = InteractiveShell.instance().run_cell(CELL)
+result.raise_error()
+print("d2l plots")
+"""
+
+
+def test_d2ls_plotting_runs_in_a_real_ipython_shell(tmp_path):
+    env = {**os.environ, "IPYTHONDIR": str(tmp_path), "MPLBACKEND": "agg"}
+    reader = subprocess.run([sys.executable, "-c", READER], env=env, capture_output=True, text=True, timeout=120)
+    assert reader.returncode == 0, reader.stdout + reader.stderr
+    assert reader.stdout.endswith("d2l plots\n")
+    assert "AttributeError" not in reader.stdout + reader.stderr

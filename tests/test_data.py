@@ -1,0 +1,528 @@
+"""Tests of d2lpar.data: the images are the official ones, a broken file is named, a broken download leaves nothing.
+
+No test reaches the network or needs the real data: small files in the official format are written here, and a server
+on this machine stands in for the mirror that torchvision downloads from.
+"""
+
+import gzip
+import hashlib
+import http.server
+import os
+import re
+import struct
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from torchvision.datasets import FashionMNIST, utils
+from torchvision.transforms import ToTensor
+
+from d2lpar import data, evaluate_accuracy, get_params, load_data_fashion_mnist, train_batch
+from d2lpar.data import DataError, download_fashion_mnist
+from d2lpar.models import lenet_params
+
+TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+NAMES = [TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS]
+
+
+def image_file(count, seed=0):
+    pixels = torch.randint(256, (count * 28 * 28,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    return struct.pack(">4i", 2051, count, 28, 28) + pixels.numpy().tobytes()
+
+
+def label_file(count):
+    return struct.pack(">2i", 2049, count) + bytes(i * 7 % 10 for i in range(count))
+
+
+def official_files(seed=0):
+    return {TRAIN_IMAGES: image_file(20, seed), TRAIN_LABELS: label_file(20),
+            TEST_IMAGES: image_file(10, seed + 1), TEST_LABELS: label_file(10)}
+
+
+def write(root, files):
+    raw = Path(root) / "FashionMNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, content in files.items():
+        (raw / name).write_bytes(content)
+    return raw
+
+
+def everything_in(root):
+    """Every path below root, with the bytes of the files."""
+    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in Path(root).rglob("*")}
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch, tmp_path):
+    """No data of this machine, no network, and the size of the book not changed from outside."""
+    for name in ("D2LPAR_DATA", "D2LPAR_FULL", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(data, "_own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
+    monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
+    monkeypatch.setattr(data, "_standin_in_use", False)
+
+
+@pytest.fixture
+def real(tmp_path, monkeypatch):
+    """A folder with small files in the official format, named in D2LPAR_DATA; gives the folder of the four files."""
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
+    return write(tmp_path / "mine", official_files())
+
+
+# The same images as torchvision's
+
+
+def test_batches_are_the_images_and_labels_of_torchvision_to_the_bit(real):
+    train_iter, test_iter = load_data_fashion_mnist(6, seed=3)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(3)).tolist()
+    for batches, is_train, chosen in ((train_iter, True, order), (test_iter, False, range(10))):
+        theirs = FashionMNIST(real.parents[1], train=is_train, transform=ToTensor())
+        X, y = (torch.cat(parts) for parts in zip(*batches))
+        assert X.dtype is torch.float32 and y.dtype is torch.int64
+        assert torch.equal(X, torch.stack([theirs[i][0] for i in chosen]))
+        assert y.tolist() == [theirs[i][1] for i in chosen]
+
+
+def test_every_example_comes_once_and_the_last_batch_may_be_smaller(real):
+    train_iter, test_iter = load_data_fashion_mnist(6)
+    assert len(train_iter) == 4 and [len(y) for _, y in train_iter] == [6, 6, 6, 2]
+    assert len(test_iter) == 2 and [tuple(X.shape) for X, _ in test_iter] == [(6, 1, 28, 28), (4, 1, 28, 28)]
+    assert Counter(torch.cat([y for _, y in train_iter]).tolist()) == {label: 2 for label in range(10)}
+    assert len(load_data_fashion_mnist(5)[0]) == 4
+
+
+def test_training_order_is_new_each_epoch_and_the_same_for_the_same_seed(real):
+    def two_epochs(seed):
+        train_iter, test_iter = load_data_fashion_mnist(20, seed=seed)
+        assert torch.equal(next(iter(test_iter))[1], next(iter(test_iter))[1]), "test images keep their order"
+        return [next(iter(train_iter))[0] for _ in range(2)]
+
+    first, second = two_epochs(1)
+    assert not torch.equal(first, second)
+    again = two_epochs(1)
+    assert torch.equal(first, again[0]) and torch.equal(second, again[1])
+    assert not torch.equal(first, two_epochs(2)[0])
+
+
+def test_the_order_neither_depends_on_the_global_random_generator_nor_moves_it(real):
+    torch.manual_seed(1)
+    first = next(iter(load_data_fashion_mnist(20)[0]))[1]
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    assert torch.equal(next(iter(load_data_fashion_mnist(20)[0]))[1], first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_batch_is_a_copy_that_the_reader_may_change(real):
+    test_iter = load_data_fashion_mnist(10)[1]
+    X, y = next(iter(test_iter))
+    before = X.clone(), y.clone()
+    X.zero_(), y.zero_()
+    X, y = next(iter(test_iter))
+    assert torch.equal(X, before[0]) and torch.equal(y, before[1])
+
+
+def test_fewer_images_are_the_front_of_the_official_files(real, capsys):
+    all_images = torch.cat([X for X, _ in load_data_fashion_mnist(5)[1]])
+    train_iter, test_iter = load_data_fashion_mnist(5, num_train=7, num_test=4)
+    assert torch.equal(torch.cat([X for X, _ in test_iter]), all_images[:4])
+    assert sorted(torch.cat([y for _, y in train_iter]).tolist()) == sorted(i * 7 % 10 for i in range(7))
+    assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 7 training and 4 test images"
+
+
+@pytest.mark.parametrize("arguments", [{"batch_size": 0}, {"batch_size": 4, "num_train": 0},
+                                       {"batch_size": 4, "num_test": -1}])
+def test_a_number_below_one_is_named(arguments):
+    name, value = list(arguments.items())[-1]
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got {value}"):
+        load_data_fashion_mnist(**arguments)
+
+
+# Which data
+
+
+def test_the_named_folder_comes_before_the_projects_and_that_before_the_cache(tmp_path, monkeypatch):
+    for name in ("cache", "project", "named"):
+        write(tmp_path / name, official_files())
+        if name == "named":
+            monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / name))
+        assert data.find_data() == tmp_path / name
+    monkeypatch.setenv("D2LPAR_DATA", "")
+    assert data.find_data() == tmp_path / "project"
+
+
+def test_none_asks_for_the_stand_in_even_where_there_is_data(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "project", official_files())
+    assert data.find_data() is not None
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    assert data.find_data() is None
+    load_data_fashion_mnist(4, 8, 8)
+    assert capsys.readouterr().out.startswith("STAND-IN images, not Fashion-MNIST, 8 training and 8 test images")
+
+
+def test_a_named_folder_without_the_data_is_an_error_and_not_the_stand_in(tmp_path, monkeypatch):
+    write(tmp_path / "project", official_files())
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "typo"))
+    with pytest.raises(DataError, match=r"D2LPAR_DATA is .*typo, but there is no folder .*typo.FashionMNIST.raw"):
+        load_data_fashion_mnist(4)
+
+
+def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(data, "__file__", str(tmp_path / "d2lpar" / "data.py"))
+    assert data._own_roots() == [tmp_path / "cache" / "d2lpar"]
+    (tmp_path / "_toc.yml").touch()
+    assert data._own_roots() == [tmp_path / "data", tmp_path / "cache" / "d2lpar"]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
+    assert data._own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
+
+
+@pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("0", (3584, 2048)),
+                                          ("1", (60_000, 10_000))])
+def test_one_setting_turns_the_book_to_the_full_set(monkeypatch, value, sizes):
+    if value is not None:
+        monkeypatch.setenv("D2LPAR_FULL", value)
+    assert data.book_sizes() == sizes
+
+
+def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, monkeypatch):
+    first = data.provenance(20, 10)
+    assert first == data.provenance(20, 10)
+    assert {key: first[key] for key in first if key != "sha256"} == {
+        "source": "Fashion-MNIST", "num_train": 20, "num_test": 10}
+    images, labels = (real / TRAIN_IMAGES).read_bytes(), (real / TEST_LABELS).read_bytes()
+    expected = hashlib.sha256(b"".join((images[16:], (real / TRAIN_LABELS).read_bytes()[8:],
+                                        (real / TEST_IMAGES).read_bytes()[16:], labels[8:])))
+    assert first["sha256"] == expected.hexdigest()
+    (real / TEST_LABELS).write_bytes(labels[:-1] + bytes([9]))
+    assert data.provenance(20, 10)["sha256"] != first["sha256"]
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    assert data.provenance(20, 10)["source"] == "stand-in"
+
+
+# Faults of files
+
+
+def faults():
+    images, labels = image_file(20), label_file(20)
+    return {
+        "empty": (TRAIN_IMAGES, b"", "is truncated: 0 bytes, not even a header"),
+        "cut in the header": (TRAIN_LABELS, labels[:5], "is truncated: 5 bytes, not even a header"),
+        "truncated": (TRAIN_IMAGES, images[:-1], "is truncated: 15,695 bytes, its header promises 15,696"),
+        "truncated labels": (TEST_LABELS, label_file(10)[:-3], "is truncated: 15 bytes, its header promises 18"),
+        "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
+        "labels for images": (TEST_IMAGES, labels + bytes(100), r"is corrupt: its header is \(2049, 20, .*expected \(2051"),
+        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\), expected"),
+        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, 'at least 1'\)"),
+        "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
+        "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
+        "a gzip file": (TRAIN_IMAGES, gzip.compress(images), "is corrupt: its header is"),
+        "label 10": (TEST_LABELS, label_file(10)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
+        "counts": (TRAIN_LABELS, label_file(19), "holds 20 images, .* 19 labels"),
+    }
+
+
+@pytest.mark.parametrize("what", faults())
+def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(real, what):
+    name, content, message = faults()[what]
+    (real / name).write_bytes(content)
+    with pytest.raises(DataError, match=message) as error:
+        load_data_fashion_mnist(4)
+    assert str(real / name) in str(error.value) and "`make data` replaces it" in str(error.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_missing_file_is_named(real, name):
+    (real / name).unlink()
+    with pytest.raises(DataError, match=f"{name} is missing. `make data` replaces it"):
+        load_data_fashion_mnist(4)
+
+
+def test_a_file_that_cannot_be_read_is_named(real):
+    (real / TEST_IMAGES).unlink()
+    (real / TEST_IMAGES).mkdir()
+    with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: "):
+        load_data_fashion_mnist(4)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to this user")
+def test_a_file_without_permission_is_named(real):
+    (real / TEST_IMAGES).chmod(0)
+    with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: Permission denied"):
+        load_data_fashion_mnist(4)
+
+
+# The download
+
+
+class Mirror(http.server.ThreadingHTTPServer):
+    """Serves the four files; `faults` maps the name of a file to a function that answers instead."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in official_files().items()}
+        self.faults, self.asked, self.closing = {}, Counter(), threading.Event()
+
+    def handle_error(self, request, client_address):
+        pass  # a client that goes away
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        name = self.path.rpartition("/")[2]
+        self.server.asked[name] += 1
+        self.server.faults.get(name, Answer.whole)(self, self.server.files[name])
+
+    def whole(self, content):
+        self.begin(len(content))
+        self.wfile.write(content)
+
+    def begin(self, length):
+        self.send_response(200)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+
+    def not_found(self, content):
+        self.send_error(404)
+
+    def cut(self, content):
+        self.begin(len(content))
+        self.wfile.write(content[: len(content) // 2])
+
+    def cut_in_a_chunk(self, content):
+        self.protocol_version = "HTTP/1.1"
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%s" % (len(content), content[: len(content) // 2]))
+
+    def other_bytes(self, content):
+        self.whole(content[:-1] + bytes([content[-1] ^ 1]))
+
+    def no_http(self, content):
+        self.wfile.write(b"this is no answer\r\n\r\n")
+
+    def stall(self, content):
+        self.begin(len(content))
+        self.wfile.write(content[: len(content) // 2])
+        self.wfile.flush()
+        self.server.closing.wait(20)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def mirror(monkeypatch):
+    server = Mirror()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setattr(FashionMNIST, "mirrors", [f"http://127.0.0.1:{server.server_port}/"])
+    monkeypatch.setattr(FashionMNIST, "resources", [(name, hashlib.md5(content).hexdigest())
+                                                    for name, content in server.files.items()])
+    yield server
+    server.closing.set()
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+BROKEN_SERVERS = {
+    "404": (Answer.not_found, "404"),
+    "cut": (Answer.cut, "corrupted"),
+    "cut in a chunk": (Answer.cut_in_a_chunk, "IncompleteRead"),
+    "wrong checksum": (Answer.other_bytes, "corrupted"),
+    "no HTTP": (Answer.no_http, "this is no answer"),
+    "stall": (Answer.stall, "timed out"),
+}
+
+
+def test_a_download_puts_the_four_files_in_place_and_leaves_nothing_else(mirror, tmp_path, capsys):
+    assert download_fashion_mnist(tmp_path / "new" / "folder") == tmp_path / "new" / "folder"
+    found = everything_in(tmp_path / "new" / "folder")
+    assert {Path(path).name: content for path, content in found.items() if content is not None} == official_files()
+    assert set(found) == {"FashionMNIST", "FashionMNIST/raw", *(f"FashionMNIST/raw/{name}" for name in NAMES)}
+    assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path / 'new' / 'folder'}\n"
+
+
+def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_path, capsys):
+    download_fashion_mnist(tmp_path)
+    mirror.asked.clear()
+    before = everything_in(tmp_path)
+    capsys.readouterr()
+    assert download_fashion_mnist(tmp_path) == tmp_path
+    assert everything_in(tmp_path) == before and not mirror.asked
+    assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path} already\n"
+
+
+def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, capsys):
+    raw = write(tmp_path, official_files(seed=5))
+    (raw / TEST_LABELS).write_bytes(b"")
+    download_fashion_mnist(tmp_path)
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
+    assert os.listdir(tmp_path) == ["FashionMNIST"]
+    out = capsys.readouterr().out
+    assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
+
+
+@pytest.mark.parametrize("what", BROKEN_SERVERS)
+@pytest.mark.parametrize("name", [TRAIN_IMAGES, TEST_LABELS])
+@pytest.mark.parametrize("before", [{}, {**official_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a broken set"])
+def test_a_download_that_fails_is_a_clear_error_and_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, name, before):
+    answer, message = BROKEN_SERVERS[what]
+    monkeypatch.setattr(data, "_timeout", lambda seconds, real=data._timeout: real(0.3))
+    mirror.faults[f"{name}.gz"] = answer
+    if before:
+        write(tmp_path, before)
+    found = everything_in(tmp_path)
+    with pytest.raises(DataError, match=f"(?s)could not be downloaded: .*{message}.*Nothing was kept"):
+        download_fashion_mnist(tmp_path)
+    assert everything_in(tmp_path) == found
+    mirror.faults.clear()
+    download_fashion_mnist(tmp_path)
+    assert (tmp_path / "FashionMNIST" / "raw" / TRAIN_IMAGES).read_bytes() == official_files()[TRAIN_IMAGES]
+
+
+def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mirror, tmp_path, monkeypatch):
+    name = f"{TRAIN_LABELS}.gz"
+    mirror.files[name] = gzip.compress(label_file(19))
+    sums = dict(FashionMNIST.resources) | {name: hashlib.md5(mirror.files[name]).hexdigest()}
+    monkeypatch.setattr(FashionMNIST, "resources", list(sums.items()))
+    with pytest.raises(DataError, match="20 images, .* 19 labels"):
+        download_fashion_mnist(tmp_path)
+    assert everything_in(tmp_path) == {}
+
+
+def test_without_a_network_the_download_says_so_and_leaves_nothing(tmp_path):
+    with pytest.raises(DataError, match="(?s)could not be downloaded: .*Without it the book runs on a stand-in"):
+        download_fashion_mnist(tmp_path)  # nobody listens at this port
+    assert everything_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize("before", [{}, {TRAIN_IMAGES: b"broken"}], ids=["new", "over a broken set"])
+def test_an_interrupted_download_leaves_what_was_there(mirror, tmp_path, monkeypatch, before):
+    def interrupted(url, filename, real=utils._urlretrieve):
+        real(url, filename)
+        if TEST_IMAGES in url:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(utils, "_urlretrieve", interrupted)
+    write(tmp_path, before)
+    found = everything_in(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        download_fashion_mnist(tmp_path)
+    assert mirror.asked[f"{TEST_IMAGES}.gz"] and everything_in(tmp_path) == found
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_what_was_there_is_back_when_the_last_move_fails(mirror, tmp_path, monkeypatch, error):
+    def failing(source, target, real=os.replace):
+        if Path(source).parent.name.startswith(".download") and Path(source).name == "FashionMNIST":
+            raise error
+        real(source, target)
+
+    raw = write(tmp_path, {TRAIN_IMAGES: b"broken"})
+    (raw.parent / "processed").mkdir()
+    found = everything_in(tmp_path)
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(KeyboardInterrupt if error is KeyboardInterrupt else DataError):
+        download_fashion_mnist(tmp_path)
+    assert everything_in(tmp_path) == found
+
+
+@pytest.mark.parametrize("root", ["file", "file/below"])
+def test_a_folder_that_cannot_be_made_is_named(tmp_path, root):
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path / root))} cannot be written: .*D2LPAR_DATA"):
+        download_fashion_mnist(tmp_path / root)
+    assert everything_in(tmp_path) == {"file": b"mine"}
+
+
+def test_a_folder_that_is_read_only_is_named(tmp_path, monkeypatch):
+    def refused(*args, **kwargs):  # permission bits do not stop every user
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(data.tempfile, "mkdtemp", refused)
+    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path))} cannot be written: Permission denied"):
+        download_fashion_mnist(tmp_path)
+
+
+def test_the_download_goes_where_the_data_is_looked_for(mirror, tmp_path, monkeypatch):
+    assert download_fashion_mnist() == tmp_path / "project" == data.find_data()
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    assert download_fashion_mnist() == tmp_path / "project"
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
+    assert download_fashion_mnist() == tmp_path / "named" == data.find_data()
+
+
+def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
+    before = data.socket.getdefaulttimeout()
+    download_fashion_mnist(tmp_path)
+    assert data.socket.getdefaulttimeout() == before
+
+
+# The stand-in
+
+
+def test_the_stand_in_has_the_form_of_the_data_and_says_what_it_is(capsys):
+    train_iter, test_iter = load_data_fashion_mnist(256)
+    assert (len(train_iter), len(test_iter)) == (14, 8)
+    X, y = next(iter(train_iter))
+    assert X.shape == (256, 1, 28, 28) and X.dtype is torch.float32 and 0 <= X.min() < X.max() <= 1
+    assert y.dtype is torch.int64 and set(y.tolist()) == set(range(10)) and len(data.CLASSES) == 10
+    assert data.standin_in_use()
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith("STAND-IN images, not Fashion-MNIST, 3,584 training and 2,048 test images")
+
+
+def test_real_images_take_the_mark_of_the_stand_in_away(real, monkeypatch, capsys):
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    load_data_fashion_mnist(4, 8, 8)
+    assert data.standin_in_use()
+    monkeypatch.setenv("D2LPAR_DATA", str(real.parents[1]))
+    load_data_fashion_mnist(4)
+    assert not data.standin_in_use()
+    assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 20 training and 10 test images"
+
+
+@pytest.mark.parametrize("is_train", [True, False])
+def test_a_smaller_stand_in_is_the_front_of_a_larger_one_and_the_same_each_time(is_train):
+    images, labels = data._standin(is_train, 2500)
+    for count in (1, 1000, 1001, 2500):
+        data._standin.cache_clear()
+        fewer_images, fewer_labels = data._standin(is_train, count)
+        assert torch.equal(fewer_images, images[:count]) and torch.equal(fewer_labels, labels[:count])
+
+
+def test_training_and_test_images_of_the_stand_in_are_different_ones():
+    train_images, test_images = data._standin(True, 100)[0], data._standin(False, 100)[0]
+    assert not any(torch.equal(a, b) for a, b in zip(train_images, test_images))
+    assert len({image.numpy().tobytes() for image in train_images}) == 100
+
+
+def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_it():
+    data._standin.cache_clear()
+    torch.manual_seed(1)
+    first = data._standin(True, 10)[0]
+    data._standin.cache_clear()
+    torch.manual_seed(2)
+    before = torch.get_rng_state()
+    assert torch.equal(data._standin(True, 10)[0], first)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_stand_in_can_be_learned():
+    device = torch.device("cpu")
+    train_iter, test_iter = load_data_fashion_mnist(64, 1500, 500)
+    params = get_params(lenet_params(), device)
+    assert evaluate_accuracy(params, test_iter) < 0.3
+    for _ in range(2):
+        for X, y in train_iter:
+            train_batch(X, y, [params], [device], 0.2)
+    assert evaluate_accuracy(params, test_iter) > 0.6  # 0.77 to 0.82 by seed

@@ -1,0 +1,295 @@
+"""Tests of d2lpar.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from d2lpar import describe_devices, devices, run_on_devices, try_devices
+from d2lpar.devices import cores_per_device
+
+WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
+
+
+# Which devices
+
+
+@pytest.mark.parametrize("gpus, expected", [
+    (0, ["cpu", "cpu", "cpu"]),
+    (1, ["cuda:0", "cuda:0", "cuda:0"]),
+    (2, ["cuda:0", "cuda:1", "cuda:0"]),
+    (4, ["cuda:0", "cuda:1", "cuda:2"]),
+])
+def test_three_devices_are_dealt_in_turn_over_the_gpus(monkeypatch, gpus, expected):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert [str(d) for d in try_devices(3)] == expected
+
+
+def test_one_device_is_the_default(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert try_devices() == [torch.device("cpu")]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "2", None])
+def test_a_number_of_devices_that_is_none_is_named(k):
+    with pytest.raises(ValueError, match=f"whole number of at least 1, got {k!r}"):
+        try_devices(k)
+
+
+def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Model {device.index}")
+    monkeypatch.setattr(devices, "ALL_CORES", 8)
+    cpu, gpu0, gpu1 = torch.device("cpu"), torch.device("cuda:0"), torch.device("cuda:1")
+    assert describe_devices([]) == "no devices"
+    assert describe_devices([cpu]) == "[cpu]: 1 virtual device on the CPU (1 of 8 cores each)"
+    with cores_per_device(4):
+        assert describe_devices([cpu, cpu]) == "[cpu, cpu]: 2 virtual devices on the CPU (4 of 8 cores each)"
+    assert describe_devices([gpu0, gpu1]) == "[cuda:0, cuda:1]: cuda:0 (Model 0), cuda:1 (Model 1)"
+    assert describe_devices([gpu0, gpu1, gpu0]) == (
+        "[cuda:0, cuda:1, cuda:0]: 2 virtual devices on cuda:0 (Model 0), cuda:1 (Model 1)")
+    assert describe_devices([gpu0, cpu]) == (
+        "[cuda:0, cpu]: cuda:0 (Model 0), 1 virtual device on the CPU (1 of 8 cores each)")
+
+
+# Calls and results
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+def test_results_come_in_rank_order_whoever_finishes_first(k):
+    done = [threading.Event() for _ in range(k + 1)]
+    done[k].set()
+
+    def last_rank_first(rank, word):
+        assert done[rank + 1].wait(WAIT_S)
+        done[rank].set()
+        return rank, word
+
+    words = [f"word {r}" for r in range(k)]
+    assert run_on_devices(last_rank_first, range(k), words) == list(enumerate(words))
+
+
+def test_all_ranks_run_at_the_same_time():
+    everyone = threading.Barrier(4)
+    run_on_devices(lambda rank: everyone.wait(WAIT_S), range(4))  # raises BrokenBarrierError if they run in turn
+
+
+def test_a_device_keeps_its_thread_also_when_more_devices_join():
+    first = run_on_devices(lambda rank: threading.get_ident(), range(2))
+    assert threading.get_ident() not in first
+    assert run_on_devices(lambda rank: threading.get_ident(), range(5))[:2] == first
+    assert run_on_devices(lambda rank: threading.get_ident(), range(2)) == first
+
+
+@pytest.mark.parametrize("columns, lengths", [((), r"\[\]"), (([], []), r"\[0, 0\]"), (([1, 2], [3]), r"\[2, 1\]")])
+def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
+    with pytest.raises(ValueError, match=f"lists of lengths {lengths}"):
+        run_on_devices(lambda *args: pytest.fail("must not be called"), *columns)
+
+
+def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
+    with pytest.raises(RuntimeError, match="inside the thread of device 1: it would wait for itself"):
+        run_on_devices(lambda rank: rank and run_on_devices(abs, [1, 2]), range(2))
+
+
+def test_two_callers_at_once_do_not_block_each_other():
+    # Replicas that wait for one another deadlock if rank 0 starts with one caller's work and rank 1 with the other's.
+    def call_often():
+        for _ in range(200):
+            everyone = threading.Barrier(3)
+            run_on_devices(lambda rank: everyone.wait(WAIT_S), range(3))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(3) as callers:
+            for call in [callers.submit(call_often) for _ in range(3)]:
+                call.result()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+# Failure
+
+
+def test_an_error_names_its_rank_and_comes_after_the_other_ranks_have_finished():
+    finished, failing = [], threading.Event()
+
+    def work(rank):
+        if rank in (1, 3):
+            failing.set()
+            raise KeyError(f"from rank {rank}")
+        assert failing.wait(WAIT_S)
+        time.sleep(0.05)
+        finished.append(rank)
+
+    with pytest.raises(KeyError, match="from rank 1") as error:  # the lowest rank that failed
+        run_on_devices(work, range(4))
+    assert sorted(finished) == [0, 2], "the error came while other ranks were still at work"
+    assert error.value.__notes__ == ["raised on rank 1 of 4 devices"]
+    assert run_on_devices(abs, [-1, -2, -3, -4]) == [1, 2, 3, 4], "the threads are lost after an error"
+
+
+def test_modes_do_not_stay_in_a_thread_after_an_error():
+    def fail(rank):
+        raise KeyError
+
+    with pytest.raises(KeyError), torch.no_grad(), torch.autocast("cpu"):
+        run_on_devices(fail, range(2))
+    assert run_on_devices(lambda rank: torch.is_grad_enabled() and not torch.is_autocast_enabled("cpu"), range(2)) == [
+        True, True]
+
+
+def forks(test):
+    test = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")(test)
+    # Python 3.12 warns at every fork of a process that has threads
+    return pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")(test)
+
+
+@contextmanager
+def forked(fn):
+    """A forked child that runs fn(say); gives its process id and a function that waits for what it says next."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            fn(lambda word: os.write(write_end, str(word).encode()))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+
+    def hear():
+        readable, _, _ = select.select([read_end], [], [], WAIT_S)
+        assert readable, "the child hangs"
+        return os.read(read_end, 1000).decode()
+
+    try:
+        yield child, hear
+    finally:
+        os.close(read_end)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+@forks
+def test_a_forked_child_starts_threads_of_its_own_and_the_parent_keeps_its():
+    before = run_on_devices(lambda rank: threading.get_ident(), range(2))
+    with forked(lambda say: say(run_on_devices(abs, [-1, -2]))) as (_, hear):
+        assert hear() == "[1, 2]"  # it would wait for ever for threads that only its parent has
+    assert run_on_devices(lambda rank: threading.get_ident(), range(2)) == before
+
+
+@forks
+def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
+    def child(say):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        started, working = threading.Barrier(2, lambda: say("working")), []
+
+        def work(rank):
+            working.append(rank)
+            started.wait()
+            time.sleep(0.3)
+            working.remove(rank)
+
+        try:
+            run_on_devices(work, range(2))
+        except KeyboardInterrupt:
+            left = list(working)
+            with ThreadPoolExecutor(1) as new:
+                limited = new.submit(torch.get_num_threads).result() != torch.get_num_threads()
+            say(f"left at work: {left}, new threads limited: {limited}, next call: {run_on_devices(abs, [-1, -2])}")
+
+    with forked(child) as (process, hear):
+        assert hear() == "working"
+        time.sleep(0.05)  # until the caller waits
+        os.kill(process, signal.SIGINT)
+        assert hear() == "left at work: [], new threads limited: False, next call: [1, 2]"
+
+
+# What PyTorch keeps per thread
+
+
+def test_grad_mode_of_the_caller_holds_in_every_replica():
+    def grad_mode(rank):
+        return torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    assert run_on_devices(grad_mode, range(3)) == [(True, False)] * 3
+    with torch.no_grad():
+        assert run_on_devices(grad_mode, range(3)) == [(False, False)] * 3
+        with torch.enable_grad():
+            assert run_on_devices(grad_mode, range(3)) == [(True, False)] * 3
+    with torch.inference_mode():
+        assert run_on_devices(grad_mode, range(3)) == [(False, True)] * 3
+        with torch.inference_mode(False), torch.no_grad():
+            assert run_on_devices(grad_mode, range(3)) == [(False, False)] * 3
+    assert run_on_devices(grad_mode, range(3)) == [(True, False)] * 3
+
+
+def test_autocast_of_the_caller_holds_in_every_replica():
+    X = torch.ones(2, 2)
+
+    def product_dtype(rank):
+        return (X @ X).dtype, torch.is_autocast_cache_enabled()
+
+    assert run_on_devices(product_dtype, range(2)) == [(torch.float32, True)] * 2
+    with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+        assert run_on_devices(product_dtype, range(2)) == [(torch.bfloat16, False)] * 2
+        with torch.autocast("cpu", enabled=False):
+            assert run_on_devices(product_dtype, range(2))[0][0] is torch.float32
+    with torch.autocast("cpu", torch.float16):
+        assert run_on_devices(product_dtype, range(2)) == [(torch.float16, True)] * 2
+    assert run_on_devices(product_dtype, range(2)) == [(torch.float32, True)] * 2
+
+
+def threads_in_replicas(k=2):
+    return run_on_devices(lambda rank: torch.get_num_threads(), range(k))
+
+
+def test_a_replica_has_its_share_of_the_cores_and_everyone_else_what_they_had():
+    caller = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert threads_in_replicas() == [1, 1]
+        with cores_per_device(2):
+            assert threads_in_replicas() == [2, 2]
+            assert threads_in_replicas(k=9) == [2] * 9, "a thread that is new here has another share"
+        assert threads_in_replicas() == [1, 1]
+        assert torch.get_num_threads() == 3
+        with ThreadPoolExecutor(1) as new:
+            assert new.submit(torch.get_num_threads).result() == 3, "every thread started later would be limited too"
+    finally:
+        torch.set_num_threads(caller)
+
+
+def test_the_share_of_the_cores_is_restored_after_an_error():
+    with pytest.raises(KeyError), cores_per_device(2):
+        raise KeyError
+    assert threads_in_replicas() == [1, 1]
+
+
+@pytest.mark.parametrize("cores", [0, -2])
+def test_a_share_of_no_cores_is_named(cores):
+    with pytest.raises(ValueError, match=f"at least 1 core, got {cores}"):
+        with cores_per_device(cores):
+            pass
+
+
+@pytest.mark.gpu
+def test_real_gpus_are_different_as_long_as_there_are_enough():
+    gpus = torch.cuda.device_count()
+    assert len(set(try_devices(gpus))) == gpus
+    assert try_devices(gpus + 1)[-1] == torch.device("cuda:0")
+    assert torch.cuda.get_device_name(0) in describe_devices(try_devices(1))
+
+
+@pytest.mark.gpu
+def test_autocast_on_the_gpu_holds_in_every_replica():
+    X = torch.ones(2, 2, device="cuda")
+    with torch.autocast("cuda", torch.bfloat16):
+        assert run_on_devices(lambda rank: (X @ X).dtype, range(2)) == [torch.bfloat16] * 2

@@ -1,0 +1,61 @@
+"""Tests of d2lpar.models: LeNet as a function is the familiar module, and its fresh parameters are what is promised."""
+
+import pytest
+import torch
+from torch import nn
+
+from d2lpar.models import lenet, lenet_params, loss
+
+
+def lenet_module(params):
+    """The same network out of PyTorch's layers; `nn.Linear` keeps its weight transposed."""
+    module = nn.Sequential(
+        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10)).to(params[0].dtype)
+    with torch.no_grad():
+        for own, p in zip(module.parameters(), params):
+            own.copy_(p.t() if p.dim() == 2 else p)
+    return module
+
+
+def test_lenet_equals_the_module_made_of_pytorchs_layers():
+    params = [p.double() + 0.1 for p in lenet_params(seed=3)]  # + 0.1: a bias that is left out must show
+    X = torch.rand(5, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(lenet(X, params), lenet_module(params)(X), rtol=1e-12, atol=0)
+
+
+def test_an_empty_shard_gives_no_scores():
+    assert lenet(torch.rand(0, 1, 28, 28), lenet_params()).shape == (0, 10)
+
+
+def test_parameters_have_the_eight_shapes_and_the_same_bits_for_the_same_seed():
+    params, again, other = lenet_params(seed=1), lenet_params(seed=1), lenet_params(seed=2)
+    assert tuple(tuple(p.shape) for p in params) == (
+        (20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,))
+    assert all(p.dtype is torch.float32 and not p.requires_grad for p in params)
+    assert all(torch.equal(p, q) for p, q in zip(params, again))
+    assert not any(torch.equal(p, q) for p, q in zip(params[::2], other[::2]))
+    assert not any(bias.any() for bias in params[1::2])
+
+
+def test_fresh_parameters_leave_the_global_random_generator_alone():
+    before = torch.get_rng_state()
+    lenet_params()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.5])
+def test_a_given_scale_is_the_standard_deviation_of_every_weight(scale):
+    for weight in lenet_params(scale)[::2]:
+        assert weight.std().item() == pytest.approx(scale, rel=0.2)  # 180 numbers in the smallest: within 4 sigma
+
+
+def test_the_default_scale_keeps_the_signal_and_the_historic_one_loses_it():
+    X = torch.rand(64, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    assert 0.1 < lenet(X, lenet_params()).std() < 3
+    assert lenet(X, lenet_params(0.01)).std() < 1e-3
+
+
+def test_the_loss_gives_one_number_per_example():
+    scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
+    torch.testing.assert_close(loss(scores, torch.tensor([0, 1])), torch.full((2,), 2.0).log())

@@ -1,0 +1,211 @@
+"""What nbval does not see in the notebooks: were they run, are they clean, do they teach what the package does."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from d2lpar import data
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|helper|taught:\w+|(exercise|check):[\w-]+")
+
+
+def tool(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "book" / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+sync_cells, export_script, run_notebooks = tool("sync_cells"), tool("export_script"), tool("run_notebooks")
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def tagged(notebook, prefix):
+    return {tag.removeprefix(prefix): cell for cell in code_cells(notebook) for tag in cell.metadata.get("tags", [])
+            if tag.startswith(prefix)}
+
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def test_there_are_chapters():
+    assert NOTEBOOKS
+
+
+@every_notebook
+def test_taught_cells_hold_exactly_the_text_of_the_package(path):
+    pairs = sync_cells.taught_cells(read(path))
+    assert pairs
+    for cell, text in pairs:
+        assert cell.source == text, "run python book/tools/sync_cells.py"
+
+
+def test_every_function_is_taught_where_its_docstring_says():
+    for module in (ROOT / "d2lpar").glob("*.py"):
+        source = module.read_text("utf-8")
+        for name, docstring in re.findall(r'^def (\w+)\(.*?"""(.*?)"""', source, re.MULTILINE | re.DOTALL):
+            for chapter in re.findall(r"Taught in: (notebooks/\S+\.ipynb)", docstring):
+                taught = [text for _, text in sync_cells.taught_cells(read(ROOT / chapter))]
+                assert any(f"def {name}(" in text for text in taught), f"{name} is not taught in {chapter}"
+
+
+@every_notebook
+def test_the_notebook_was_run_once_from_top_to_bottom(path):
+    notebook = read(path)
+    nbformat.validate(notebook)
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@every_notebook
+def test_errors_stand_only_where_they_are_taught(path):
+    for cell in code_cells(read(path)):
+        fails = any(output.output_type == "error" for output in cell.outputs)
+        assert fails == ("raises-exception" in cell.metadata.get("tags", [])), cell.source
+
+
+@every_notebook
+def test_nothing_is_stored_that_belongs_to_one_run_or_one_machine(path):
+    notebook = read(path)
+    assert "widgets" not in notebook.metadata
+    assert not any("execution" in cell.metadata for cell in notebook.cells), "timestamps"
+    text = path.read_text("utf-8")
+    assert not re.search(r"/(home|root|tmp|work|Users)/|[A-Z]:\\\\Users|site-packages", text)
+    assert "\\r" not in text, "the remains of a progress bar"
+    for cell in code_cells(notebook):
+        for output in cell.outputs:
+            assert output.get("name") != "stderr", f"a warning is stored: {output.get('text')}"
+
+
+@every_notebook
+def test_tags_are_from_the_list(path):
+    for cell in read(path).cells:
+        for tag in cell.metadata.get("tags", []):
+            assert TAGS.fullmatch(tag), tag
+
+
+@every_notebook
+def test_every_picture_has_words_and_a_caption(path):
+    pictures = 0
+    for cell in code_cells(read(path)):
+        for output in cell.outputs:
+            if "image/svg+xml" in output.get("data", {}):
+                pictures += 1
+                assert len(output.metadata["image/svg+xml"]["alt"]) > 40
+                assert cell.metadata["mystnb"]["figure"]["caption"].endswith(".")
+            assert "image/png" not in output.get("data", {}), "figures are SVG"
+    assert pictures
+
+
+@every_notebook
+def test_the_pages_were_made_from_real_data(path):
+    stored = read(path).metadata["d2lpar"]["data"]
+    assert stored["source"] == "Fashion-MNIST"
+    assert (stored["num_train"], stored["num_test"]) == (data.NUM_TRAIN, data.NUM_TEST)
+    if data.find_data() is not None:
+        assert stored == data.provenance(data.NUM_TRAIN, data.NUM_TEST)
+    assert "STAND-IN" not in path.read_text("utf-8")
+
+
+def test_storing_refuses_the_stand_in(monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    with pytest.raises(SystemExit, match="real data only.*make data"):
+        run_notebooks.main([])
+
+
+def test_normalising_takes_out_progress_bars_and_times():
+    cell = nbformat.v4.new_code_cell("1", outputs=[
+        nbformat.v4.new_output("stream", text="\r 0%|   |\r50%|## |\r          \repoch 1\n"),
+        nbformat.v4.new_output("stream", text="\r 0%|   |\r      \r"),
+    ], metadata={"execution": {"iopub.status.busy": "2026"}})
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    run_notebooks.normalise(notebook, {"source": "Fashion-MNIST"})
+    assert [output.text for output in cell.outputs] == ["epoch 1\n"]
+    assert "execution" not in cell.metadata and notebook.metadata.d2lpar.data.source == "Fashion-MNIST"
+
+
+def namespace_of(notebook):
+    """What the imports, the taught cells and the helpers of the checks define, without running the chapter."""
+    names = {"__name__": "__main__"}
+    for number, cell in enumerate(code_cells(notebook)):
+        if number == 0 or any(tag == "helper" or tag.startswith("taught:") for tag in cell.metadata.get("tags", [])):
+            exec(cell.source, names)
+    return names
+
+
+def solutions(notebook):
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return dict(re.findall(r"````\{solution\} ([\w-]+)\n.*?```python\n(.*?)```", text, re.DOTALL))
+
+
+@every_notebook
+def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(path):
+    notebook = read(path)
+    stubs, checks, solved = tagged(notebook, "exercise:"), tagged(notebook, "check:"), solutions(notebook)
+    assert set(stubs) == set(checks) == set(solved) and stubs
+    for name, stub in stubs.items():
+        verdicts = []
+        for source in (stub.source, solved[name]):
+            names = namespace_of(notebook)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(source, names)
+                exec(checks[name].source, names)
+            verdicts.append(printed.getvalue())
+        assert verdicts[0].startswith("Not yet: "), name
+        assert verdicts[1] == "Right.\n", (name, verdicts[1])
+
+
+WRONG_ANSWERS = {
+    "ex-kb": ["def epoch_plan(num_examples, b, k): return num_examples // b, b",
+              "def epoch_plan(num_examples, b, k): return -(-num_examples // (k * b)), b"],
+    "ex-lr": ["def scaled_lr(lr, b, k): return lr", "def scaled_lr(lr, b, k): return lr * k * b"],
+    "ex-owners": ["def owners(sizes, k): return [i % k for i in range(len(sizes))]",
+                  "def owners(sizes, k): return [k] * len(sizes)"],
+    "ex-accuracy": ["""
+def evaluate_accuracy_on(device_params, devices, data_iter):
+    parts = [[(s, t) for s, t in zip(*split_batch(X, y, devices))] for X, y in data_iter]
+    means = [sum(evaluate_accuracy(p, [part]) if len(part[1]) else 0 for p, part in zip(device_params, row)) / len(devices)
+             for row in parts]
+    return sum(means) / len(means)""",
+                    "def evaluate_accuracy_on(device_params, devices, data_iter): return 0.5"],
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ANSWERS)
+def test_checks_say_what_is_wrong_with_plausible_mistakes(name):
+    notebook = read(ROOT / "notebooks" / "02_data_parallelism_from_scratch.ipynb")
+    for answer in WRONG_ANSWERS[name]:
+        names = namespace_of(notebook)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(answer, names)
+            exec(tagged(notebook, "check:")[name].source, names)
+        assert printed.getvalue().startswith("Not yet: "), (answer, printed.getvalue())
+
+
+@pytest.mark.slow
+@every_notebook
+def test_the_script_of_a_chapter_runs(path, tmp_path):
+    script = tmp_path / f"{path.stem}.py"
+    script.write_text(export_script.script_of(path), "utf-8")
+    fewer_images = "import runpy, sys, d2lpar.data as d; d.NUM_TRAIN, d.NUM_TEST = 1024, 512; runpy.run_path(sys.argv[1])"
+    run = subprocess.run([sys.executable, "-c", fewer_images, script], cwd=tmp_path, capture_output=True, text=True,
+                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=300)
+    assert run.returncode == 0, run.stderr
+    assert "test acc" in run.stdout and "Error: X and y need one row" in run.stdout

@@ -1,0 +1,171 @@
+"""Tests of d2lpar.plot: figures say what the data says, in two cues, with words for those who cannot see them."""
+
+import io
+import os
+
+import matplotlib as mpl
+import pytest
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+from d2lpar import data, plot
+from d2lpar.timing import Span
+
+mpl.use("agg")
+
+SPANS = [Span(0, "forward", 1.000, 1.004), Span(0, "backward", 1.004, 1.010), Span(1, "forward", 1.001, 1.003),
+         Span(1, "backward", 1.003, 1.008), Span(0, "allreduce", 1.010, 1.012), Span(1, "allreduce", 1.010, 1.012)]
+STAMP = "stand-in images, not Fashion-MNIST"
+
+
+@pytest.fixture(autouse=True)
+def book_style(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # so that it is put back
+    monkeypatch.setattr(data, "_standin_in_use", False)
+    with mpl.rc_context():
+        plot.use_book_style()
+        yield
+        left_open = plt.get_fignums()
+        plt.close("all")
+    assert left_open == [], "a figure was left open: a notebook would show it a second time"
+
+
+class Notebook:
+    """Stands in for a running kernel: keeps what is displayed, as SVG bytes, with its metadata."""
+
+    kernel = True
+
+    def __init__(self):
+        self.shown = []
+
+    def display(self, fig, metadata=None, display_id=None):
+        self.shown.append((svg(fig), metadata, words_in(fig)))
+        return self if display_id else None
+
+    update = display
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    notebook = Notebook()
+    monkeypatch.setattr(plot, "get_ipython", lambda: notebook)
+    monkeypatch.setattr(plot, "display", notebook.display)
+    return notebook
+
+
+def svg(fig):
+    file = io.BytesIO()
+    fig.savefig(file, format="svg")
+    return file.getvalue()
+
+
+def words_in(fig):
+    return [text.get_text() for text in fig.texts]
+
+
+def bars(fig):
+    return [patch for patch in fig.axes[0].patches if isinstance(patch, Rectangle)]
+
+
+def curves():
+    return plot.draw_curves({"1 device": [0.1, 0.5, 0.7], "2 devices": [0.1, 0.4, 0.8]}, "epoch", "test accuracy")
+
+
+@pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2])])
+def test_the_same_figure_gives_the_same_bytes(draw):
+    first, second = draw(), draw()
+    assert svg(first) == svg(second)
+    assert b"<dc:date>1970-01-01" in svg(first), "the moment of drawing is in the file"
+    plt.close(first)
+    plt.close(second)
+
+
+def test_eight_ranks_differ_in_colour_and_in_marker():
+    styles = [plot.rank_style(rank) for rank in range(8)]
+    assert len({style["color"] for style in styles}) == 8
+    assert len({style["marker"] for style in styles}) == 8
+    assert plot.rank_style(8) == styles[0]
+
+
+def test_a_figure_goes_on_the_page_with_its_words_and_is_closed(notebook):
+    plot.show(curves(), "Two rising curves.")
+    [(image, metadata, words)] = notebook.shown
+    assert metadata == {"image/svg+xml": {"alt": "Two rising curves."}}
+    assert image.startswith(b"<?xml") and words == []
+
+
+def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkeypatch):
+    monkeypatch.setattr(plot, "display", lambda *args, **kwargs: pytest.fail("displayed without a notebook"))
+    monkeypatch.setattr(plt, "show", lambda *args, **kwargs: pytest.fail("agg has no window"))
+    plot.show(curves(), "Two rising curves.")
+
+
+def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
+    monkeypatch.setattr(data, "_standin_in_use", True)
+    plot.show(curves(), "Two rising curves.")
+    with plot.TrainingPlot(1, 1) as training:
+        training.epoch_done(1.0, 0.5)
+    assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
+
+
+def test_curves_have_their_labels_their_ranks_style_and_their_values():
+    fig = curves()
+    ax = fig.axes[0]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("epoch", "test accuracy")
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["1 device", "2 devices"]
+    for rank, line in enumerate(ax.lines):
+        style = plot.rank_style(rank)
+        assert (line.get_color(), line.get_marker()) == (style["color"], style["marker"])
+    assert list(ax.lines[1].get_xdata()) == [1, 2, 3] and list(ax.lines[1].get_ydata()) == [0.1, 0.4, 0.8]
+    plt.close(fig)
+    fig = plot.draw_curves({"loss": [1.0, 2.0]}, "lr", "loss", x=[0.1, 10.0], log=True)
+    assert list(fig.axes[0].lines[0].get_xdata()) == [0.1, 10.0]
+    assert fig.axes[0].get_yscale() == "log" and fig.axes[0].get_legend() is None
+    plt.close(fig)
+
+
+def test_bars_of_a_timeline_lie_where_the_spans_say():
+    fig = plot.draw_timeline(SPANS)
+    ax = fig.axes[0]
+    assert len(bars(fig)) == len(SPANS)
+    for bar, span in zip(bars(fig), SPANS):
+        assert bar.get_x() == pytest.approx((span.start_s - 1) * 1e3)  # ms since the first span began
+        assert bar.get_width() == pytest.approx((span.end_s - span.start_s) * 1e3)
+        assert bar.get_y() + bar.get_height() / 2 == pytest.approx(span.rank)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["rank 0", "rank 1"]
+    assert ax.get_xlabel() == "time (ms)"
+    assert ax.get_ylim()[0] > ax.get_ylim()[1], "rank 0 belongs on top"
+    plt.close(fig)
+
+
+def test_communication_is_hatched_and_computing_is_filled_in_the_ranks_colour():
+    fig = plot.draw_timeline([*SPANS, Span(1, "wait", 1.012, 1.013)], communication=("allreduce", "wait"))
+    for bar, span in zip(bars(fig), [*SPANS, Span(1, "wait", 1.012, 1.013)]):
+        talks = span.what in ("allreduce", "wait")
+        assert bool(bar.get_hatch()) == talks
+        color = mpl.colors.to_rgb("white" if talks else plot.rank_style(span.rank)["color"])
+        assert bar.get_facecolor()[:3] == pytest.approx(color)
+    forward, backward = bars(fig)[:2]
+    assert forward.get_facecolor() != backward.get_facecolor(), "forward and backward look the same"
+    plt.close(fig)
+
+
+def test_a_training_outside_a_notebook_prints_a_line_per_epoch_and_draws_nothing(capsys):
+    with plot.TrainingPlot(2, 3) as training:
+        training.batch_done()
+        training.epoch_done(1.234, 0.5)
+        training.epoch_done(0.9, 0.625)
+    assert capsys.readouterr().out == "epoch  1: 1.23 s, test acc 0.500\nepoch  2: 0.90 s, test acc 0.625\n"
+
+
+def test_the_curve_of_a_training_grows_and_its_words_with_it(notebook):
+    with plot.TrainingPlot(2, 1) as training:
+        training.epoch_done(1.0, 0.5)
+        training.epoch_done(1.0, 0.625)
+    images, metadata, _ = zip(*notebook.shown)
+    assert len(set(images)) == 3
+    assert metadata[2]["image/svg+xml"]["alt"] == "Test accuracy by epoch: 0.50 after epoch 1, 0.62 after epoch 2."
+
+
+def test_the_book_style_asks_for_one_date_in_every_file():
+    assert os.environ["SOURCE_DATE_EPOCH"] == "0"

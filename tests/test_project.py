@@ -1,0 +1,111 @@
+"""The files around the book: what they promise is there, and what must not be in them is not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/[a-z]\w*|Users/[A-Za-z]\w*)/")
+REGISTRY = re.compile(r"\b(?:test\.)?pypi\.(?:org|python)|pythonhosted\.org|download\.pytorch\.org|registry\.npmjs", re.I)
+
+
+def texts(root: Path) -> dict[str, str]:
+    """Every tracked or new file that is text, by name."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root,
+                            capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is no git checkout")
+    found = {}
+    for name in listed.stdout.splitlines():
+        if (root / name).is_file() and b"\0" not in (data := (root / name).read_bytes()):  # else deleted, or a picture
+            found[name] = data.decode("utf8")
+    return found
+
+
+def commands(text: str) -> list[str]:
+    """The lines of the fenced shell blocks."""
+    blocks = re.findall(r"^```(?:bash|powershell)\n(.*?)^```", text, re.M | re.S)
+    return [line for block in blocks for line in block.splitlines() if line and not line.startswith("#")]
+
+
+def targets(root: Path) -> set[str]:
+    listed = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)
+    return set(listed[1].split())
+
+
+@pytest.mark.parametrize("pattern", [MACHINE, REGISTRY], ids=["a path of a machine", "a package registry"])
+def test_no_file_names(pattern: re.Pattern, root: Path) -> None:
+    found = {name: hits for name, text in texts(root).items() if (hits := pattern.findall(text))}
+    found.pop("tests/test_project.py", None)  # its patterns
+    assert found == {}
+
+
+def test_requirements_pin_all_that_the_stored_outputs_and_the_pages_depend_on(root: Path) -> None:
+    lines = [line.split("#")[0].strip() for line in (root / "requirements.txt").read_text().splitlines()]
+    lines = [line for line in lines if line]
+    assert lines[-1] == "-e ."
+    pinned = {line.split("==")[0] for line in lines if "==" in line}
+    assert pinned >= {"torch", "torchvision", "d2l", "matplotlib", "jupyter-book", "sphinx-book-theme", "jupyterlab",
+                      "jupyterlab-myst", "nbval", "pytest"}
+
+
+def test_make_alone_lists_every_target(root: Path) -> None:
+    listed = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert targets(root) == set(re.findall(r"^make (\w+) +\S", listed, re.M))
+    assert targets(root) >= {"help", "book", "test", "lab", "run", "data", "clean"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/setup.md", "book/index.md"])
+def test_every_command_that_a_page_gives_exists(page: str, root: Path) -> None:
+    text = (root / page).read_text("utf8")
+    made = re.findall(r"\bmake ([a-z]+)\b(?=[`\s])", "\n".join(commands(text) + re.findall(r"`(make [^`]*)`", text)))
+    assert made
+    assert set(made) <= targets(root)
+    for script in re.findall(r"python (book/tools/\w+\.py)", text):
+        assert (root / script).exists()
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/setup.md"])
+def test_the_plain_commands_are_those_of_the_makefile(page: str, root: Path) -> None:
+    makefile = (root / "Makefile").read_text()
+    lines = commands((root / page).read_text("utf8"))
+    for command in ("jupyter-book build . -W -n --keep-going", "pytest --nbval"):
+        assert command in lines
+        assert f".venv/bin/{command}" in makefile
+
+
+def test_links_of_the_readme_lead_to_files(root: Path) -> None:
+    linked = re.findall(r"\]\(([^)#]+)\)", (root / "README.md").read_text("utf8"))
+    assert [link for link in linked if "://" not in link and not (root / link).exists()] == []
+
+
+@pytest.mark.parametrize("found", ["3.10", "3.14"])
+def test_make_book_says_in_one_line_which_python_it_found_and_which_it_needs(found: str, root: Path, tmp_path: Path) -> None:
+    major, minor = found.split(".")
+    old = tmp_path / "old-python"
+    old.write_text(f"""#!/bin/sh
+exec python3 -c "import sys; sys.version_info = ({major}, {minor}, 0); exec(sys.argv[1])" "$2"
+""")
+    old.chmod(0o755)
+    error = make_in_a_copy(root, tmp_path, f"PYTHON={old}")
+    assert len(error) == 1
+    assert "3.11, 3.12 or 3.13" in error[0] and found in error[0]
+
+
+def test_make_book_says_in_one_line_that_there_is_no_such_python(root: Path, tmp_path: Path) -> None:
+    error = make_in_a_copy(root, tmp_path, "PYTHON=no-such-python")
+    assert len(error) == 1
+    assert "no-such-python" in error[0] and "3.11, 3.12 or 3.13" in error[0]
+
+
+def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:
+    """What `make book` prints, but for make's own lines, where nothing is installed yet."""
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        (folder / name).write_text((root / name).read_text())
+    done = subprocess.run(["make", "book", *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert not (folder / ".venv").exists()
+    return [line for line in (done.stdout + done.stderr).splitlines() if not re.match(r"make(\[\d+\])?: ", line)]

@@ -1,0 +1,389 @@
+"""Tests of d2lpar.scratch: k replicas are one worker, stay equal to the bit, and nothing is changed when something fails.
+
+In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
+"""
+
+import copy
+import re
+import subprocess
+import sys
+from functools import cache
+from unittest import mock
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2lpar import data, evaluate_accuracy, get_params, scratch, split_batch, train, train_batch, try_devices
+from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.scratch import train_batch_loop
+
+CPU = torch.device("cpu")
+STEPS = [train_batch, train_batch_loop]
+
+
+@pytest.fixture(autouse=True)
+def one_core(request, monkeypatch):
+    """Virtual devices of a CPU, also where there are GPUs, and one core for the caller: tiny shards gain from no more."""
+    if "gpu" not in request.keywords:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(cores)
+
+
+@cache
+def examples(count, dtype=torch.float32):
+    """Random images and labels at which every rectifier decides clearly.
+
+    Where the input of a rectifier is zero but for rounding, another order of summation may switch it, and the gradient
+    jumps by up to a tenth. About one in four random images has such an input; it is left out.
+    """
+    generator = torch.Generator().manual_seed(0)
+    X, y = torch.rand(2 * count + 8, 1, 28, 28, generator=generator), torch.randint(10, (count,), generator=generator)
+    smallest = []
+
+    def relu(x):
+        smallest.append(x.abs().flatten(1).amin(1))
+        return x.clamp(min=0)
+
+    with mock.patch.object(F, "relu", relu):
+        lenet(X, lenet_params())
+    X = X[torch.stack(smallest).amin(0) > 1e-5][:count]
+    assert len(X) == count
+    return X.to(dtype), y
+
+
+def replicas(k, dtype=torch.float32, seed=0):
+    return [get_params([p.to(dtype) for p in lenet_params(seed=seed)], CPU) for _ in range(k)]
+
+
+def values(device_params):
+    return [[p.detach().clone() for p in params] for params in device_params]
+
+
+def gradients(params, X, y):
+    """The oracle: one worker, the whole batch, PyTorch's own backward."""
+    own = get_params(params, CPU)
+    loss(lenet(X, own), y).sum().backward()
+    return [p.grad for p in own]
+
+
+@cache
+def gradients_of_one_worker(batch_size, dtype):
+    X, y = examples(33, dtype)
+    return gradients(replicas(1, dtype)[0], X[:batch_size], y[:batch_size])
+
+
+def distance(a, b):
+    return ((a - b).norm() / b.norm()).item()
+
+
+# The house rule
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("k", range(1, 9))
+def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, dtype, bound, step):
+    X, y = examples(33, dtype)
+    start = replicas(1, dtype)[0]
+    for batch_size in range(1, 34):
+        device_params = [get_params(start, CPU) for _ in range(k)]
+        lr = 1e4 * batch_size  # the step is so large that it drowns the rounding of the parameter that it starts from
+        step(X[:batch_size], y[:batch_size], device_params, try_devices(k), lr)
+        for params in device_params:
+            assert all(torch.equal(p, q) for p, q in zip(params, device_params[0])), "the replicas differ"
+        for p, before, gradient in zip(device_params[0], start, gradients_of_one_worker(batch_size, dtype)):
+            assert gradient.norm() > 0
+            assert distance((before - p.detach()) / 1e4, gradient) <= bound, f"{batch_size} examples"
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+def test_all_replicas_are_equal_to_the_bit_after_every_step_and_every_parameter_moves(k, step):
+    X, y = examples(33)
+    device_params = replicas(k)
+    for batch_size in (33, 7, 4, 1, 16):
+        before = values(device_params)[0]
+        step(X[:batch_size], y[:batch_size], device_params, try_devices(k), 0.1)
+        for params in device_params:
+            assert all(torch.equal(p, q) for p, q in zip(params, device_params[0]))
+        assert not any(torch.equal(p, b) for p, b in zip(device_params[0], before))
+        assert all(p.is_leaf and p.requires_grad for params in device_params for p in params)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("k", [1, 3])
+def test_several_steps_equal_pytorchs_sgd_on_a_module(k, step):
+    X, y = examples(33, torch.float64)
+    device_params = replicas(k, torch.float64)
+    module = nn.Sequential(
+        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10)).double()
+    with torch.no_grad():
+        for own, p in zip(module.parameters(), device_params[0]):
+            own.copy_(p.t() if p.dim() == 2 else p)
+    trainer = torch.optim.SGD(module.parameters(), lr=0.1)
+    for batch in (slice(0, 16), slice(16, 33), slice(3, 10)):
+        trainer.zero_grad()
+        nn.functional.cross_entropy(module(X[batch]), y[batch]).backward()  # the mean
+        trainer.step()
+        step(X[batch], y[batch], device_params, try_devices(k), 0.1)
+    for own, p in zip(module.parameters(), device_params[0]):
+        assert distance(p.detach(), own.detach().t() if p.dim() == 2 else own.detach()) <= 1e-12
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
+    # Model w x, loss (w x - 2)^2 / 2, w = 1: the examples 1, 2, 3 give the gradients -1, 0, 3. Their sum is 2, and
+    # 0.3 * 2 / 3 is taken off. The mean of the two shards' means would give (-1/2 + 3) / 2 instead of 2 / 3.
+    monkeypatch.setattr(scratch, "lenet", lambda X, params: X * params[0])
+    monkeypatch.setattr(scratch, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
+    device_params = [[torch.tensor([1.0], dtype=torch.float64, requires_grad=True)] for _ in range(2)]
+    X, y = torch.tensor([[1.0], [2.0], [3.0]]).double(), torch.full((3, 1), 2.0).double()
+    step(X, y, device_params, [CPU, CPU], 0.3)
+    assert [params[0].item() for params in device_params] == [pytest.approx(0.8, rel=1e-15)] * 2
+
+
+def test_threads_and_loop_give_the_same_bits_on_one_core():
+    X, y = examples(33)
+    threaded, looped = replicas(3), replicas(3)
+    for _ in range(3):
+        train_batch(X, y, threaded, try_devices(3), 0.1)
+        train_batch_loop(X, y, looped, try_devices(3), 0.1)
+    assert all(torch.equal(p, q) for p, q in zip(threaded[0], looped[0]))
+
+
+STEPS_200 = """
+import hashlib
+import torch
+from d2lpar import get_params, train_batch
+from d2lpar.models import lenet_params
+
+devices = [torch.device("cpu")] * 4
+device_params = [get_params(lenet_params(), d) for d in devices]
+generator = torch.Generator().manual_seed(0)
+digest = hashlib.sha256()
+for _ in range(200):
+    X, y = torch.rand(9, 1, 28, 28, generator=generator), torch.randint(10, (9,), generator=generator)
+    train_batch(X, y, device_params, devices, 0.05)
+    for params in device_params:
+        for p in params:
+            digest.update(p.detach().numpy().tobytes())
+print(digest.hexdigest(), all(p.isfinite().all() for p in params), (params[0] - lenet_params()[0]).norm() > 0.1)
+"""
+
+
+@pytest.mark.slow
+def test_two_hundred_steps_on_four_devices_have_the_same_bits_in_two_processes():
+    processes = [subprocess.Popen([sys.executable, "-c", STEPS_200], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = [process.communicate(timeout=300)[0] for process in processes]
+    assert re.fullmatch(r"[0-9a-f]{64} True tensor\(True\)\n", first), first
+    assert first == second
+
+
+# The steps before the step
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_replica_is_a_copy_also_on_the_device_where_the_parameters_are(dtype):
+    params = [torch.ones(2, 3, dtype=dtype, requires_grad=True), torch.ones(3, dtype=dtype)]
+    params[0].sum().backward()
+    replica = get_params(params, params[0].device)
+    for new, p in zip(replica, params):
+        assert torch.equal(new, p) and new.dtype == p.dtype and new.device == p.device
+        assert new.untyped_storage().data_ptr() != p.untyped_storage().data_ptr(), "p.to(device) is p itself"
+        assert new.requires_grad and new.is_leaf and new.grad is None
+    with torch.no_grad():
+        replica[0].zero_()
+    assert params[0].sum() == 6
+    assert not params[1].requires_grad, "the caller's tensor was changed"
+
+
+def test_replicas_of_one_another_share_nothing():
+    device_params = replicas(3)
+    places = {p.untyped_storage().data_ptr() for params in device_params for p in params}
+    assert len(places) == 3 * 8
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+def test_shards_keep_every_example_once_in_order_and_differ_by_at_most_one(k):
+    for batch_size in range(1, 34):
+        X, y = torch.arange(batch_size * 2.0).view(batch_size, 2), torch.arange(batch_size)
+        X_shards, y_shards = split_batch(X, y, [CPU] * k)
+        sizes = [len(x) for x in X_shards]
+        assert len(sizes) == k and max(sizes) - min(sizes) <= 1
+        assert sizes == [len(t) for t in y_shards]
+        assert torch.equal(torch.cat(X_shards), X) and torch.equal(torch.cat(y_shards), y)
+
+
+def test_a_shard_on_its_own_device_is_a_view_and_not_a_copy():
+    X, y = torch.rand(5, 2), torch.arange(5)
+    X_shards, y_shards = split_batch(X, y, [CPU, CPU])
+    assert X_shards[1].data_ptr() == X[3:].data_ptr()
+    assert y_shards[1].data_ptr() == y[3:].data_ptr()
+
+
+@pytest.mark.parametrize("X, y, k, message", [
+    (torch.ones(3, 2), torch.ones(4), 2, r"got shapes \(3, 2\) and \(4,\)"),
+    (torch.ones(3), torch.tensor(1), 2, r"got shapes \(3,\) and \(\)"),
+    (torch.tensor(1.0), torch.ones(1), 2, r"got shapes \(\) and \(1,\)"),
+    (torch.ones(3), torch.ones(3), 0, "over no devices"),
+], ids=["lengths", "y is a number", "X is a number", "no devices"])
+def test_a_batch_that_cannot_be_split_is_refused(X, y, k, message):
+    with pytest.raises(ValueError, match=message):
+        split_batch(X, y, [CPU] * k)
+
+
+# Failure
+
+
+def misfits():
+    X, y = examples(6)
+    other = replicas(2)
+    other[1][2] = torch.zeros(50, 20, 3, 3, requires_grad=True)
+    elsewhere = replicas(2)
+    elsewhere[1][3] = torch.zeros(50, device="meta", requires_grad=True)
+    return {
+        "fewer replicas than devices": (X, y, replicas(2), [CPU] * 3, "got 2 replicas for 3 devices"),
+        "more replicas than devices": (X, y, replicas(2), [CPU], "got 2 replicas for 1 devices"),
+        "no devices": (X, y, [], [], "no devices"),
+        "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
+        "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, r"empty: X has shape \(0, 1, 28, 28\)"),
+        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*, replica 0 has .*\(50, 20, 5, 5\)"),
+        "place": (X, y, elsewhere, [CPU] * 2, "replica 1 belongs on cpu, but has parameters on meta"),
+    }
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("what", misfits())
+def test_replicas_and_batches_that_do_not_fit_are_refused(what, step):
+    X, y, device_params, places, message = misfits()[what]
+    with pytest.raises(ValueError, match=message):
+        step(X, y, device_params, places, 0.1)
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_when_a_replica_fails_no_parameter_and_no_gradient_of_any_has_changed(failing):
+    X, y = examples(9)
+    device_params = replicas(3)
+    for params in device_params[:2]:  # the third has no gradient yet
+        for p in params:
+            p.grad = torch.full_like(p, 0.5)
+    before, grads = values(device_params), copy.deepcopy([[p.grad for p in params] for params in device_params])
+    y = y.clone()
+    y[failing * 3 + 1] = 10  # labels go from 0 to 9
+    with pytest.raises(IndexError) as error:
+        train_batch(X, y, device_params, [CPU] * 3, 0.1)
+    assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
+    for params, params_before, grads_before in zip(device_params, before, grads):
+        for p, value, grad in zip(params, params_before, grads_before):
+            assert torch.equal(p, value)
+            assert p.grad is None if grad is None else torch.equal(p.grad, grad)
+    train_batch(X, y.clamp(max=9), device_params, [CPU] * 3, 0.1)
+    assert all(torch.equal(p, q) for params in device_params for p, q in zip(params, device_params[0]))
+
+
+# A whole training
+
+
+def test_accuracy_counts_every_example_once_also_in_a_smaller_last_batch():
+    X, y = examples(33)
+    params = lenet_params()
+    y = torch.where(torch.arange(33) < 8, lenet(X, params).argmax(1), y)  # more right ones in the first batch
+    right = (lenet(X, params).argmax(1) == y).sum().item()
+    batches = [(X[:16], y[:16]), (X[16:32], y[16:32]), (X[32:], y[32:])]
+    assert evaluate_accuracy(params, batches) == right / 33
+
+
+def test_accuracy_is_taken_without_recording_a_graph():
+    grad_modes = []
+
+    def spying_lenet(X, params):
+        grad_modes.append(torch.is_grad_enabled())
+        return lenet(X, params)
+
+    with mock.patch.object(scratch, "lenet", spying_lenet):
+        evaluate_accuracy(replicas(1)[0], [examples(6)])
+    assert grad_modes == [False]
+
+
+@pytest.fixture
+def small_data(monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    monkeypatch.delenv("D2LPAR_FULL", raising=False)
+    monkeypatch.setattr(data, "NUM_TRAIN", 70)
+    monkeypatch.setattr(data, "NUM_TEST", 30)
+
+
+def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one(small_data, capsys):
+    training = train(2, 32, 0.1, num_epochs=3)
+    assert len(training.device_params) == 2 and len(training.epoch_s) == len(training.accuracies) == 3
+    assert all(seconds > 0 for seconds in training.epoch_s)
+    test_iter = data.load_data_fashion_mnist(32)[1]
+    for params in training.device_params:
+        assert evaluate_accuracy(params, test_iter) == training.accuracies[-1]
+    source, *epochs, closing = capsys.readouterr().out.splitlines()[:5]
+    assert source.startswith("STAND-IN images, not Fashion-MNIST, 70 training and 30 test images")
+    for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
+        assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
+    assert re.fullmatch(rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch on \[cpu, cpu\]: 2 virtual devices .*",
+                        closing)
+
+
+def test_the_same_seed_and_devices_give_the_same_bits_and_another_seed_others(small_data):
+    first, again, other = (train(3, 32, 0.1, num_epochs=2, seed=seed).device_params[0] for seed in (5, 5, 6))
+    assert all(torch.equal(p, q) for p, q in zip(first, again))
+    assert not any(torch.equal(p, q) for p, q in zip(first, other))
+
+
+def test_training_starts_from_the_parameters_given_and_leaves_them_alone(small_data):
+    start = lenet_params(seed=9)
+    before = [p.clone() for p in start]
+    training = train(2, 32, 0.0, num_epochs=1, params=start)  # lr 0: it ends where it began
+    assert all(torch.equal(p, q) for params in training.device_params for p, q in zip(params, before))
+    train(2, 32, 0.1, num_epochs=1, params=start)
+    assert all(torch.equal(p, q) and not p.requires_grad for p, q in zip(start, before))
+
+
+def test_training_calls_the_step_it_is_given_for_every_batch(small_data):
+    sizes = []
+
+    def step(X, y, device_params, places, lr):
+        sizes.append((len(X), len(y), len(device_params), len(places), lr))
+
+    train(2, 32, 0.3, num_epochs=2, step=step)
+    assert sizes == [(32, 32, 2, 2, 0.3), (32, 32, 2, 2, 0.3), (6, 6, 2, 2, 0.3)] * 2
+
+
+# What a GPU changes
+
+
+@pytest.mark.gpu
+def test_shards_are_what_scatter_gives_where_the_batch_divides():
+    places = try_devices(torch.cuda.device_count())
+    X, y = torch.rand(6 * len(places), 2), torch.arange(6 * len(places))
+    shards = split_batch(X, y, places)
+    for own, theirs in zip(shards, zip(*nn.parallel.scatter((X, y), places))):
+        for a, b in zip(own, theirs, strict=True):
+            assert a.device == b.device and torch.equal(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_on_gpus_too_k_replicas_take_the_step_of_one_worker(k, step):
+    places = try_devices(k)
+    X, y = examples(33, torch.float64)
+    device_params = [get_params(replicas(1, torch.float64)[0], d) for d in places]
+    for params, d in zip(device_params, places):
+        assert all(p.device == d for p in params)
+    step(X, y, device_params, places, 1e4 * 33)
+    for params in device_params:
+        assert all(torch.equal(p.cpu(), q.cpu()) for p, q in zip(params, device_params[0]))
+    start, oracle = replicas(1, torch.float64)[0], gradients_of_one_worker(33, torch.float64)
+    for p, before, gradient in zip(device_params[0], start, oracle):
+        assert distance((before - p.cpu()).detach() / 1e4, gradient) <= 1e-12

@@ -1,0 +1,96 @@
+"""The built site: what a link, a reader without eyes, without a network or with a kernel of her own would miss."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+from export_script import script_of
+
+pytestmark = pytest.mark.slow
+
+LOADED = {"script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"),
+          "video": ("src", "poster"), "audio": ("src",), "embed": ("src",), "object": ("data",), "image": ("href",)}
+LOADED_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
+
+
+class Page(HTMLParser):
+    """What one page points to, loads and shows."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.ids, self.links, self.loads, self.images = path, set(), [], [], []
+        self.feed(path.read_text("utf8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attrs}
+        self.ids |= {found[name] for name in ("id", "name") if name in found}
+        self.loads += [found[name] for name in LOADED.get(tag, ()) if found.get(name)]
+        if tag == "link" and LOADED_LINKS & set(found.get("rel", "").split()):
+            self.loads.append(found["href"])
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag == "img":
+            self.images.append(found)
+
+
+@pytest.fixture(scope="module")
+def parsed(pages: list[Path]) -> dict[Path, Page]:
+    return {page.resolve(): Page(page) for page in pages}
+
+
+def is_elsewhere(address: str) -> bool:
+    return bool(urlsplit(address).netloc)
+
+
+def test_every_internal_link_and_anchor_exists(parsed: dict[Path, Page]) -> None:
+    checked, broken = 0, []
+    for page in parsed.values():
+        for address in page.links + page.loads:
+            if is_elsewhere(address) or urlsplit(address).scheme:
+                continue
+            file, anchor = urldefrag(address)
+            target = (page.path.parent / unquote(urlsplit(file).path)).resolve() if file else page.path.resolve()
+            there = target.is_file() and (not anchor or target not in parsed or unquote(anchor) in parsed[target].ids)
+            checked += 1
+            broken += [] if there else [f"{page.path.name}: {address}"]
+    assert checked > 100
+    assert broken == []
+
+
+def test_every_image_has_words_for_those_who_do_not_see_it(parsed: dict[Path, Page]) -> None:
+    images = [(page.path.name, image) for page in parsed.values() for image in page.images]
+    assert images
+    silent = [f"{name}: {image.get('src')}, alt {image.get('alt')!r}" for name, image in images
+              if len(image.get("alt", "").split()) < 3 or Path(image["src"]).stem in image["alt"]]
+    assert silent == []
+
+
+def test_nothing_is_loaded_from_another_host(site: Path, parsed: dict[Path, Page]) -> None:
+    foreign = [f"{page.path.name}: {address}" for page in parsed.values() for address in page.loads if is_elsewhere(address)]
+    for sheet in site.rglob("*.css"):
+        used = re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", sheet.read_text("utf8"))
+        foreign += [f"{sheet.name}: {a or b}" for a, b in used if is_elsewhere(a or b)]
+    assert foreign == []
+
+
+def test_no_page_has_a_script_that_names_another_host(parsed: dict[Path, Page]) -> None:
+    inline = {page.path.name: re.findall(r"<script[^>]*>(.*?)</script>", page.path.read_text("utf8"), re.S)
+              for page in parsed.values()}
+    assert {name: body for name, bodies in inline.items() for body in bodies if "://" in body} == {}
+
+
+def test_each_chapter_can_be_downloaded_as_the_notebook_and_as_one_script(
+        chapters: list[Path], site: Path, parsed: dict[Path, Page]) -> None:
+    for chapter in chapters:
+        page = parsed[(site / "notebooks" / f"{chapter.stem}.html").resolve()]
+        offered = {Path(link).suffix: (page.path.parent / link) for link in page.links if Path(link).stem == chapter.stem}
+        assert {".ipynb", ".py"} <= set(offered)
+        assert json.loads(offered[".ipynb"].read_text("utf8")) == json.loads(chapter.read_text("utf8"))
+        script = offered[".py"].read_text("utf8")
+        assert script == script_of(chapter)
+        compile(script, offered[".py"].name, "exec")

@@ -1,0 +1,97 @@
+"""Tests of d2lpar.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
+
+import threading
+
+import pytest
+import torch
+
+from d2lpar import timing
+from d2lpar.timing import Span, Stopwatch, time_interleaved
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Stands in for the time module: time passes only when the test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 100.0
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
+
+    def advance(self, seconds):
+        self.now += seconds
+
+
+def test_cases_take_turns_so_that_a_slow_moment_hits_all():
+    order = []
+    times = time_interleaved({name: lambda name=name: order.append(name) for name in "abc"}, repeats=3, warmup=1)
+    assert "".join(order) == "abc" * 4
+    assert list(times) == ["a", "b", "c"]
+
+
+def test_the_median_of_the_timed_rounds_is_given_without_the_warm_up(monkeypatch):
+    clock = Clock(monkeypatch)
+    seconds = {"a": iter([99, 1, 7, 2]), "b": iter([99, 5, 5, 50])}
+    cases = {name: lambda name=name: clock.advance(next(seconds[name])) for name in seconds}
+    assert time_interleaved(cases, repeats=3, warmup=1) == {"a": 2, "b": 5}
+
+
+def test_queued_work_is_waited_for_before_and_after_each_call(monkeypatch):
+    events = []
+    monkeypatch.setattr(timing, "synchronize", lambda devices: events.append(devices))
+    time_interleaved({"a": lambda: events.append("work")}, repeats=2, warmup=0, devices=[CPU])
+    assert events == [[CPU], "work", [CPU]] * 2
+
+
+@pytest.mark.parametrize("cases, repeats, message", [({}, 3, "0 cases, 3 repeats"), ({"a": int}, 0, "1 cases, 0 repeats")])
+def test_nothing_to_time_is_refused(cases, repeats, message):
+    with pytest.raises(ValueError, match=f"nothing to time: {message}"):
+        time_interleaved(cases, repeats)
+
+
+def test_a_stopwatch_records_seconds_since_it_was_made_in_order_of_the_starts(monkeypatch):
+    clock = Clock(monkeypatch)
+    watch = Stopwatch([CPU])
+    clock.advance(1)
+    with watch(0, "outer", CPU):
+        clock.advance(2)
+        with watch(1, "inner", CPU):
+            clock.advance(4)
+    assert watch.spans == [Span(0, "outer", 1, 7), Span(1, "inner", 3, 7)]
+
+
+def test_spans_recorded_by_several_threads_at_once_are_all_there():
+    watch, everyone = Stopwatch([CPU] * 4), threading.Barrier(4)
+
+    def work(rank):
+        for i in range(50):
+            with watch(rank, f"step {i}", CPU):
+                everyone.wait(20)
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    spans = watch.spans
+    assert {(span.rank, span.what) for span in spans} == {(r, f"step {i}") for r in range(4) for i in range(50)}
+    assert len(spans) == 200 and all(0 <= span.start_s <= span.end_s for span in spans)
+    assert [span.start_s for span in spans] == sorted(span.start_s for span in spans)
+    for i in range(50):  # the barrier lets all four leave only when all four are inside
+        step = [span for span in spans if span.what == f"step {i}"]
+        assert max(span.start_s for span in step) <= min(span.end_s for span in step)
+
+
+@pytest.mark.gpu
+def test_a_span_on_a_gpu_lasts_as_long_as_the_work_that_was_queued():
+    device = torch.device("cuda:0")
+    X = torch.randn(4000, 4000, device=device)
+    watch = Stopwatch([device, CPU])
+    with watch(0, "one", device):
+        X @ X
+    with watch(0, "twenty", device):
+        for _ in range(20):
+            X @ X
+    one, twenty = watch.spans
+    assert 0 <= one.start_s < one.end_s <= twenty.start_s < twenty.end_s
+    assert twenty.end_s - twenty.start_s > (one.end_s - one.start_s) / 2  # no time of a GPU is compared more closely
