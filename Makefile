@@ -13,14 +13,14 @@ help: ## list these commands
 	@echo 'Options of the first call: PYTHON=python3.12 picks a Python, PIP_EXTRA="..." adds options for pip.'
 
 book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
-	@.venv/bin/jupyter-book build . -W -n --keep-going -q
+	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
 	@echo "Open $(CURDIR)/_build/html/index.html"
 
 test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
 	@.venv/bin/pytest --nbval
 
 lab: .venv/installed ## open JupyterLab in notebooks/
-	@.venv/bin/jupyter lab --ServerApp.root_dir=. --ServerApp.preferred_dir=notebooks
+	@.venv/bin/jupyter lab --FileContentsManager.preferred_dir=notebooks
 
 run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
 	@.venv/bin/python book/tools/run_notebooks.py
@@ -34,7 +34,7 @@ clean: ## delete the built site and the caches of the tests; .venv and data/ sta
 
 # The stamp makes a second call quick; pip itself finds out what is there already.
 .venv/installed: requirements.txt pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c '$(VERSION_TEST)'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || $(PYTHON) -m venv .venv

@@ -14,9 +14,10 @@ from torch import Tensor
 
 
 def allreduce(data: Sequence[Tensor]) -> None:
-    """Replace every tensor of `data` (one per device, one shape) by the sum of all, in place, added in rank order.
+    """Replace every tensor of `data`, one per device, by the sum of all, in place.
 
-    Raises ValueError before anything is changed if shapes or dtypes differ, or buffers overlap in memory.
+    Adds in rank order. Raises ValueError, before anything is changed, if shapes or
+    dtypes differ or buffers overlap in memory.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_buffers(data)

@@ -78,10 +78,11 @@ def cores_per_device(cores: int) -> Iterator[None]:
 
 
 def run_on_devices(fn: Callable, *columns: Sequence) -> list:
-    """Call `fn(columns[0][r], columns[1][r], ...)` for every rank r at the same time, each in its device's own thread.
+    """Call `fn(columns[0][r], columns[1][r], ...)` for every rank r at the same time.
 
-    The threads are kept between calls. Each is given the caller's grad mode, inference mode and autocast, which
-    PyTorch keeps per thread, and its device's share of the cores. Blocks until the last rank has finished.
+    Each device has a thread of its own, kept between calls. It is given the caller's grad
+    mode, inference mode and autocast, which PyTorch keeps per thread, and its share of the
+    cores. Blocks until the last rank has finished.
 
     Args:
         columns: one or more lists of the same length, the number of devices.
@@ -91,27 +92,30 @@ def run_on_devices(fn: Callable, *columns: Sequence) -> list:
 
     Raises:
         ValueError: if the lists differ in length or there are none.
-        Exception: what `fn` raised on the lowest rank that failed, with a note that names the rank. By then all the
-            other ranks have finished.
+        Exception: what `fn` raised on the lowest rank that failed, with a note that names
+            the rank. By then all the other ranks have finished.
     """
     lengths = [len(column) for column in columns]
     if not lengths or len(set(lengths)) > 1 or lengths[0] == 0:
-        raise ValueError(f"every device needs one entry of each list, got lists of lengths {lengths}")
+        raise ValueError(f"each device needs one entry per list, got lengths {lengths}")
     if hasattr(_here, "rank"):
-        raise RuntimeError(f"run_on_devices was called inside the thread of device {_here.rank}: it would wait for itself")
+        raise RuntimeError(f"called in device {_here.rank}'s own thread: would wait forever")
     modes = _modes_of_this_thread()
-    with _threads_lock:  # two callers at once: on every rank the calls of one come before those of the other
-        calls = [_thread(rank).submit(_call, fn, args, modes, _cores_per_device)
-                 for rank, args in enumerate(zip(*columns))]
+    with _threads_lock:  # of two callers, one comes first on every rank
+        calls = [
+            _thread(rank).submit(_call, fn, args, modes, _cores_per_device)
+            for rank, args in enumerate(zip(*columns))
+        ]
     try:
         wait(calls)
-    except BaseException:  # Ctrl-C: let no replica go on working behind the reader's back
+    except BaseException:  # Ctrl-C: let no replica go on behind the reader's back
         for call in calls:
             call.cancel()
         wait(calls)
         raise
     finally:
-        torch.set_num_threads(torch.get_num_threads())  # a thread that limits itself limits new threads too
+        # a thread that limits its cores also changes the default of new threads
+        torch.set_num_threads(torch.get_num_threads())
     return [_result(call, rank, len(calls)) for rank, call in enumerate(calls)]
 
 

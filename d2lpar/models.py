@@ -14,30 +14,36 @@ from torch.nn import functional as F
 
 
 def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
-    """Eight fresh float32 tensors on the CPU, the parameters of `lenet`: normal weights and zero biases.
+    """Eight fresh float32 tensors on the CPU: normal weights and zero biases.
 
-    `scale` is the weights' standard deviation; None keeps the signal's size from layer to layer: sqrt(2 / inputs).
-    Source: He, Zhang, Ren and Sun 2015, section 2.2. Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    `scale` is the weights' standard deviation; by default it is sqrt(2 / inputs),
+    which keeps the signal's size from layer to layer (He et al. 2015, section 2.2).
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int, inputs: int) -> Tensor:
-        return torch.randn(shape, generator=generator) * (sqrt(2 / inputs) if scale is None else scale)
+        std = sqrt(2 / inputs) if scale is None else scale
+        return torch.randn(shape, generator=generator) * std
 
-    return [weight(20, 1, 3, 3, inputs=1 * 3 * 3), torch.zeros(20), weight(50, 20, 5, 5, inputs=20 * 5 * 5), torch.zeros(50),
-            weight(800, 128, inputs=800), torch.zeros(128), weight(128, 10, inputs=128), torch.zeros(10)]
+    return [
+        weight(20, 1, 3, 3, inputs=1 * 3 * 3), torch.zeros(20),
+        weight(50, 20, 5, 5, inputs=20 * 5 * 5), torch.zeros(50),
+        weight(800, 128, inputs=800), torch.zeros(128),
+        weight(128, 10, inputs=128), torch.zeros(10),
+    ]
 
 
 def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
-    """Scores (B, 10) of images X (B, 1, 28, 28) under the eight tensors of `params`.
+    """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     W1, b1, W2, b2, W3, b3, W4, b4 = params
-    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)  # (B, 20, 13, 13)
-    h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)  # (B, 50, 4, 4)
+    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2, stride=2)  # (B, 20, 13, 13)
+    h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), 2, stride=2)  # (B, 50, 4, 4)
     h3 = F.relu(h2.flatten(1) @ W3 + b3)  # (B, 128)
     return h3 @ W4 + b4
 
 
-loss = nn.CrossEntropyLoss(reduction="none")  # one number per example, so that a shard's share is a plain sum
+loss = nn.CrossEntropyLoss(reduction="none")  # one number per example

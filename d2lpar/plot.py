@@ -1,6 +1,7 @@
 """The book's figures: one style, one colour and one marker per rank, one way to draw a timeline.
 
-A page passes data and words. `show` puts a figure on the page with the words for those who cannot see it.
+A page passes data. Each drawing gives its figure a label that says in words, with the numbers, what a sighted reader
+sees; `show` puts the figure on the page with them.
 """
 
 from __future__ import annotations
@@ -39,14 +40,19 @@ def rank_style(rank: int) -> dict:
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
 
-def show(fig: Figure, alt: str) -> None:
-    """Put `fig` on the page, with `alt` as its text for readers who do not see it, and close it.
+def show(fig: Figure) -> None:
+    """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
 
     Outside a notebook it opens a window where there is one to open.
+
+    Raises:
+        ValueError: if the figure has no label.
     """
+    if not fig.get_label():
+        raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
     _stamp(fig)
     if _in_notebook():
-        display(fig, metadata=_alt(alt))
+        display(fig, metadata=_alt(fig))
     elif mpl.get_backend().lower() in mpl.backends.backend_registry.list_builtin(mpl.backends.BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
@@ -66,6 +72,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(curves) > 1:
         ax.legend()
+    fig.set_label(f"{ylabel} by {xlabel}. ".capitalize() + "; ".join(map(_curve_words, curves, curves.values())) + ".")
     return fig
 
 
@@ -81,23 +88,36 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
     names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
-    fig, ax = plt.subplots(figsize=(5.8, 0.9 + 0.5 * ranks))
+    words: list[list[str]] = [[] for _ in range(ranks)]
+    fig, ax = plt.subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
     for rank, what, start_s, end_s in spans:
         left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
         talks = what in communication
-        shade = 0.35 + 0.6 * (names.index(what) + 1) / len(names) if not talks else 1
+        shade = 1 if talks else _shade(names, what)
         color = rank_style(rank)["color"]
         ax.barh(rank, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
                 edgecolor=color, hatch="////" if talks else None)
-        if width > 0.018 * len(what) * total:
+        if width > 0.02 * len(what) * total:
             ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
                     color="white" if shade > 0.6 and not talks else "black",
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+        words[rank].append(f"{what} from {left:.3g} to {left + width:.3g}")
     ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
+    keys = [mpl.patches.Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch="////", label=name)
+             for name in communication if any(span.what == name for span in spans)]
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
+                  + ". ".join(f"Rank {rank}: {', '.join(parts)}" for rank, parts in enumerate(words)) + ".")
     return fig
+
+
+def _shade(names: Sequence[str], name: str) -> float:
+    """How dark the spans of this name are, from 0 to 1: the later the kind of work, the darker."""
+    return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
 
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
@@ -122,6 +142,10 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
     ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black", hatch="////"))
     ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
+                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into one "
+                  "gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the same "
+                  "step.")
     return fig
 
 
@@ -154,12 +178,11 @@ class TrainingPlot:
         self._accuracies.append(accuracy)
         tqdm.write(f"epoch {len(self._accuracies):2}: {epoch_s:.2f} s, test acc {accuracy:.3f}", file=sys.stdout)
         if self._handle is not None:
-            self._handle.update(self._draw(), metadata=_alt(
-                f"Test accuracy by epoch: {self._accuracies[0]:.2f} after epoch 1, "
-                f"{self._accuracies[-1]:.2f} after epoch {len(self._accuracies)}."))
+            fig = self._draw()
+            self._handle.update(fig, metadata=_alt(fig))
 
     def _draw(self) -> Figure:
-        fig = draw_curves({"": self._accuracies}, "epoch", "test accuracy")
+        fig = draw_curves({f"{len(self._accuracies)} epochs": self._accuracies}, "epoch", "test accuracy")
         fig.axes[0].set(xlim=(0.7, self._num_epochs + 0.3), ylim=(0, 1))
         _stamp(fig)
         plt.close(fig)
@@ -172,8 +195,12 @@ class TrainingPlot:
         self._bar.close()
 
 
-def _alt(words: str) -> dict:
-    return {"image/svg+xml": {"alt": words}}
+def _alt(fig: Figure) -> dict:
+    return {"image/svg+xml": {"alt": fig.get_label()}}
+
+
+def _curve_words(name: str, values: Sequence[float]) -> str:
+    return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}" if len(values) else f"{name}: no points yet"
 
 
 def _stamp(fig: Figure) -> None:

@@ -21,34 +21,46 @@ from d2lpar.plot import TrainingPlot
 
 
 def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """A replica: new leaves on `device` with the values of `params`, sharing no memory with them, gradients wanted.
+    """A replica: copies of `params` on `device`, always in memory of their own.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
-def split_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> tuple[list[Tensor], list[Tensor]]:
-    """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order, sizes differing by at most one.
+def split_batch(
+    X: Tensor, y: Tensor, devices: Sequence[torch.device]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
 
-    A shard that is already on its device is a view. Raises ValueError if lengths differ or there are no devices.
+    Sizes differ by at most one; a shard that is on its device already is a view.
+    Raises ValueError if X and y differ in length or there are no devices.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_batch(X, y, devices)
-    X_shards, y_shards = X.tensor_split(len(devices)), y.tensor_split(len(devices))
-    return [x.to(d) for x, d in zip(X_shards, devices)], [t.to(d) for t, d in zip(y_shards, devices)]
+    X_shards, y_shards = (batch.tensor_split(len(devices)) for batch in (X, y))
+    return (
+        [shard.to(device) for shard, device in zip(X_shards, devices)],
+        [shard.to(device) for shard, device in zip(y_shards, devices)],
+    )
 
 
-def train_batch_loop(X: Tensor, y: Tensor, device_params: list[list[Tensor]], devices: Sequence[torch.device],
-                     lr: float) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica: a plain loop over the devices.
+def train_batch_loop(
+    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    devices: Sequence[torch.device], lr: float
+) -> None:
+    """One step of SGD on the minibatch (X, y), in place on every replica.
+
+    A plain loop over the devices.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_replicas(X, device_params, devices)
     X_shards, y_shards = split_batch(X, y, devices)
-    shard_losses = [loss(lenet(X_shard, params), y_shard).sum()
-                    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params)]
+    shard_losses = [
+        loss(lenet(X_shard, params), y_shard).sum()
+        for X_shard, y_shard, params in zip(X_shards, y_shards, device_params)
+    ]
     for shard_loss in shard_losses:
         shard_loss.backward()
     for replicas in zip(*device_params):  # the k copies of one parameter
@@ -58,18 +70,20 @@ def train_batch_loop(X: Tensor, y: Tensor, device_params: list[list[Tensor]], de
 
 
 def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor, ...]:
-    """Gradients of the summed loss of one shard, one per parameter; leaves `.grad` alone.
+    """Gradients of the loss summed over one shard; leaves `.grad` alone.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     return torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
 
 
-def train_batch(X: Tensor, y: Tensor, device_params: list[list[Tensor]], devices: Sequence[torch.device],
-                lr: float) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica: one thread per device.
+def train_batch(
+    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    devices: Sequence[torch.device], lr: float
+) -> None:
+    """One step of SGD on the minibatch (X, y), in place on every replica.
 
-    The same bits as `train_batch_loop` on one core; if a replica fails, no parameter and no gradient has changed.
+    One thread per device. If a replica fails, no parameter and no gradient changes.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_replicas(X, device_params, devices)
@@ -84,48 +98,55 @@ def train_batch(X: Tensor, y: Tensor, device_params: list[list[Tensor]], devices
 
 
 @torch.no_grad()
-def evaluate_accuracy(params: list[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """The share of the examples of `data_iter` that LeNet under `params` puts into the right class, from 0 to 1.
+def evaluate_accuracy(
+    params: list[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]
+) -> float:
+    """The share of examples, from 0 to 1, that LeNet puts into the right class.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     device, right, count = params[0].device, 0, 0
     for X, y in data_iter:
-        right += (lenet(X.to(device), params).argmax(1) == y.to(device)).sum().item()
+        predicted = lenet(X.to(device), params).argmax(1)
+        right += (predicted == y.to(device)).sum().item()
         count += len(y)
     return right / count
 
 
 class Training(NamedTuple):
-    """What `train` leaves: the replicas, and for every epoch the seconds of training and the test accuracy after it."""
+    """What `train` leaves: the replicas, and per epoch its seconds and the test accuracy."""
 
     device_params: list[list[Tensor]]
     epoch_s: list[float]
     accuracies: list[float]
 
 
-def train(num_devices: int, batch_size: int, lr: float, num_epochs: int = 10, params: list[Tensor] | None = None,
-          step=train_batch, seed: int = 0) -> Training:
-    """Train LeNet on Fashion-MNIST on `num_devices` devices, from `params` or a fresh start that learns.
+def train(
+    num_devices: int, batch_size: int, lr: float, num_epochs: int = 10,
+    params: list[Tensor] | None = None, seed: int = 0
+) -> Training:
+    """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
 
-    Prints a line per epoch and a closing line, and draws the test accuracy as it grows; `seed` orders the batches.
+    Prints a line per epoch and draws the test accuracy; `seed` orders the batches.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     devices = try_devices(num_devices)
-    device_params = [get_params(params or lenet_params(), device) for device in devices]
+    start_params = params or lenet_params()
+    device_params = [get_params(start_params, device) for device in devices]
     epoch_s, accuracies = [], []
     with TrainingPlot(num_epochs, len(train_iter)) as plot:
         for epoch in range(num_epochs):
             start = time.perf_counter()
             for X, y in train_iter:
-                step(X, y, device_params, devices, lr)
+                train_batch(X, y, device_params, devices, lr)
                 plot.batch_done()
             synchronize(devices)
             epoch_s.append(time.perf_counter() - start)
             accuracies.append(evaluate_accuracy(device_params[0], test_iter))
             plot.epoch_done(epoch_s[-1], accuracies[-1])
-    print(f"test acc {accuracies[-1]:.2f}, {sum(epoch_s) / num_epochs:.1f} s/epoch on {describe_devices(devices)}")
+    print(f"test acc {accuracies[-1]:.2f}, {sum(epoch_s) / num_epochs:.1f} s/epoch",
+          f"on {describe_devices(devices)}")
     return Training(device_params, epoch_s, accuracies)
 
 

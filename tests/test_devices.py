@@ -94,7 +94,7 @@ def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
 
 
 def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
-    with pytest.raises(RuntimeError, match="inside the thread of device 1: it would wait for itself"):
+    with pytest.raises(RuntimeError, match="in device 1's own thread: would wait forever"):
         run_on_devices(lambda rank: rank and run_on_devices(abs, [1, 2]), range(2))
 
 
