@@ -4,6 +4,7 @@ No test reaches the network or needs the real data: small files in the official 
 on this machine stands in for the mirror that torchvision downloads from.
 """
 
+import gc
 import gzip
 import hashlib
 import http.server
@@ -216,8 +217,8 @@ def faults():
         "truncated": (TRAIN_IMAGES, images[:-1], "is truncated: 15,695 bytes, its header promises 15,696"),
         "truncated labels": (TEST_LABELS, label_file(10)[:-3], "is truncated: 15 bytes, its header promises 18"),
         "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
-        "labels for images": (TEST_IMAGES, labels + bytes(100), r"is corrupt: its header is \(2049, 20, .*expected \(2051"),
-        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\), expected"),
+        "labels for images": (TEST_IMAGES, labels + bytes(100), r"corrupt: its header is \(2049, 20, .*expected \(2051"),
+        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\), exp"),
         "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, 'at least 1'\)"),
         "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
         "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
@@ -327,6 +328,7 @@ def mirror(monkeypatch):
     monkeypatch.setattr(FashionMNIST, "resources", [(name, hashlib.md5(content).hexdigest())
                                                     for name, content in server.files.items()])
     yield server
+    gc.collect()  # torchvision leaves the answer "404" unclosed; Python would complain in the middle of a later test
     server.closing.set()
     server.shutdown()
     server.server_close()
@@ -371,10 +373,11 @@ def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, c
     assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("what", BROKEN_SERVERS)
 @pytest.mark.parametrize("name", [TRAIN_IMAGES, TEST_LABELS])
-@pytest.mark.parametrize("before", [{}, {**official_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a broken set"])
-def test_a_download_that_fails_is_a_clear_error_and_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, name, before):
+@pytest.mark.parametrize("before", [{}, {**official_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a set"])
+def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, name, before):
     answer, message = BROKEN_SERVERS[what]
     monkeypatch.setattr(data, "_timeout", lambda seconds, real=data._timeout: real(0.3))
     mirror.faults[f"{name}.gz"] = answer
@@ -405,7 +408,7 @@ def test_without_a_network_the_download_says_so_and_leaves_nothing(tmp_path):
     assert everything_in(tmp_path) == {}
 
 
-@pytest.mark.parametrize("before", [{}, {TRAIN_IMAGES: b"broken"}], ids=["new", "over a broken set"])
+@pytest.mark.parametrize("before", [{}, {TRAIN_IMAGES: b"broken"}], ids=["new", "over a set"])
 def test_an_interrupted_download_leaves_what_was_there(mirror, tmp_path, monkeypatch, before):
     def interrupted(url, filename, real=utils._urlretrieve):
         real(url, filename)

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.scratch: k replicas are one worker, stay equal to the bit, and nothing is changed when something fails.
+"""Tests of d2lpar.scratch: k replicas are one worker and stay equal to the bit, and a failed step changes nothing.
 
 In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
 """
@@ -25,7 +25,7 @@ STEPS = [train_batch, train_batch_loop]
 
 @pytest.fixture(autouse=True)
 def one_core(request, monkeypatch):
-    """Virtual devices of a CPU, also where there are GPUs, and one core for the caller: tiny shards gain from no more."""
+    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller: small shards need no more."""
     if "gpu" not in request.keywords:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     cores = torch.get_num_threads()
@@ -179,8 +179,8 @@ print(digest.hexdigest(), all(p.isfinite().all() for p in params), (params[0] - 
 
 @pytest.mark.slow
 def test_two_hundred_steps_on_four_devices_have_the_same_bits_in_two_processes():
-    processes = [subprocess.Popen([sys.executable, "-c", STEPS_200], stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    first, second = [process.communicate(timeout=300)[0] for process in processes]
+    command = [sys.executable, "-c", STEPS_200]
+    first, second = [subprocess.run(command, capture_output=True, text=True, timeout=300).stdout for _ in range(2)]
     assert re.fullmatch(r"[0-9a-f]{64} True tensor\(True\)\n", first), first
     assert first == second
 
@@ -253,7 +253,7 @@ def misfits():
         "no devices": (X, y, [], [], "no devices"),
         "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
         "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, r"empty: X has shape \(0, 1, 28, 28\)"),
-        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*, replica 0 has .*\(50, 20, 5, 5\)"),
+        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*replica 0 has .*\(50, 20, 5, 5\)"),
         "place": (X, y, elsewhere, [CPU] * 2, "replica 1 belongs on cpu, but has parameters on meta"),
     }
 
@@ -330,8 +330,8 @@ def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one
     assert source.startswith("STAND-IN images, not Fashion-MNIST, 70 training and 30 test images")
     for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
         assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
-    assert re.fullmatch(rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch on \[cpu, cpu\]: 2 virtual devices .*",
-                        closing)
+    words = rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch on \[cpu, cpu\]: 2 virtual devices .*"
+    assert re.fullmatch(words, closing)
 
 
 def test_the_same_seed_and_devices_give_the_same_bits_and_another_seed_others(small_data):

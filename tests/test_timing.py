@@ -43,9 +43,9 @@ def test_queued_work_is_waited_for_before_and_after_each_call(monkeypatch):
     assert events == [[CPU], "work", [CPU]] * 2
 
 
-@pytest.mark.parametrize("cases, repeats, message", [({}, 3, "0 cases, 3 repeats"), ({"a": int}, 0, "1 cases, 0 repeats")])
-def test_nothing_to_time_is_refused(cases, repeats, message):
-    with pytest.raises(ValueError, match=f"nothing to time: {message}"):
+@pytest.mark.parametrize("cases, repeats", [({}, 3), ({"a": int}, 0)])
+def test_nothing_to_time_is_refused(cases, repeats):
+    with pytest.raises(ValueError, match=f"nothing to time: {len(cases)} cases, {repeats} repeats"):
         time_interleaved(cases, repeats)
 
 

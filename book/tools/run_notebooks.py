@@ -1,8 +1,8 @@
 """Execute the notebooks top to bottom and store their outputs, normalised: `python book/tools/run_notebooks.py [NAME]`.
 
 Stored pages come from real data only, so it refuses where Fashion-MNIST is not there. Nothing is stored of a notebook
-that fails. What is stored has no timestamps and no remains of progress bars, and the notebook's metadata says which
-images were used.
+that fails. What is stored has no timestamps, no remains of progress bars and no path of this machine, and the
+notebook's metadata says which images were used.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ def normalise(notebook: nbformat.NotebookNode, data: dict) -> None:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
             continue
-        cell.outputs = [output for output in map(_without_bars, cell.outputs) if output is not None]
+        cell.outputs = [output for output in map(_cleaned, cell.outputs) if output is not None]
 
 
-def _without_bars(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
-    """The output without what a terminal would have overwritten; None if nothing is left."""
+def _cleaned(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """The output without overwritten lines and without the paths of a traceback; None if nothing is left."""
+    if output.output_type == "error":
+        output.traceback = output.traceback[-1:]  # "ValueError: ...", which is what the page is about
     if output.output_type == "stream":
         lines = [line.rsplit("\r", 1)[-1].rstrip(" ") for line in output.text.split("\n")]
         output.text = "\n".join(lines)
