@@ -26,7 +26,7 @@ run: .venv/installed ## execute every notebook here and store the outputs (needs
 	@.venv/bin/python book/tools/run_notebooks.py
 
 data: .venv/installed ## download Fashion-MNIST (30 MB)
-	@.venv/bin/python -m d2lpar.data
+	@.venv/bin/python -m d2lpar data
 
 clean: ## delete the built site and the caches of the tests; .venv and data/ stay
 	@rm -rf _build .pytest_cache

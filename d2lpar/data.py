@@ -1,7 +1,7 @@
 """Fashion-MNIST (Xiao, Rasul and Vollgraf, 2017) in memory, and a stand-in where it is not there.
 
 `load_data_fashion_mnist` reads the four official files from the first of: the folder that the environment variable
-D2LPAR_DATA names, the project's `data/`, the user's cache. `python -m d2lpar.data` (`make data`) downloads them.
+D2LPAR_DATA names, the project's `data/`, the user's cache. `python -m d2lpar data` (`make data`) downloads them.
 Where there are none, images made here take their place, and every printed line and figure says so.
 
 Sizes: by default the first 3,584 training and 2,048 test images, a laptop's worth. D2LPAR_FULL=1 turns the whole book
@@ -15,7 +15,6 @@ import os
 import shutil
 import socket
 import struct
-import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
@@ -149,6 +148,7 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
             return root
         except DataError as problem:
             print(f"{problem}\nDownloading it again.")
+    is_new = not root.exists()
     try:
         root.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".download-", dir=root))
@@ -166,12 +166,15 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
             os.replace(place, old)
         os.replace(fresh / "FashionMNIST", place)
     except (OSError, HTTPException, RuntimeError, EOFError, zlib.error, DataError) as problem:
-        raise DataError(f"Fashion-MNIST could not be downloaded: {problem}. Nothing was kept. "
+        reason = " ".join(str(problem).split()).rstrip(" .")  # torchvision's has several lines
+        raise DataError(f"Fashion-MNIST could not be downloaded: {reason}. Nothing was kept. "
                         "Without it the book runs on a stand-in.") from problem
     finally:
         if old.exists() and not place.exists():
             os.replace(old, place)
         shutil.rmtree(fresh, ignore_errors=True)
+        if is_new and not any(root.iterdir()):
+            root.rmdir()
     print(f"Fashion-MNIST is in {root}")
     return root
 
@@ -288,10 +291,3 @@ def _blur(patterns: Tensor) -> Tensor:
     smooth = F.avg_pool2d(F.pad(patterns, (3, 3, 3, 3), mode="circular"), 7, stride=1)
     low, high = smooth.amin((1, 2, 3), keepdim=True), smooth.amax((1, 2, 3), keepdim=True)
     return (smooth - low) / (high - low)
-
-
-if __name__ == "__main__":
-    try:
-        download_fashion_mnist()
-    except DataError as problem:
-        sys.exit(str(problem))

@@ -8,13 +8,15 @@ Chapter 2 shows why a thread is needed at all.
 
 from __future__ import annotations
 
+import os
+import platform
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from functools import partial
-import os
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -52,8 +54,8 @@ def describe_devices(devices: Sequence[torch.device]) -> str:
     parts = []
     for device, count in places.items():
         if device.type == "cpu":
-            share = f"{_cores_per_device} of {ALL_CORES} cores each"
-            parts.append(f"{count} virtual device{'s' * (count > 1)} on the CPU ({share})")
+            share = f"{_cores_per_device} of {ALL_CORES} cores{' each' * (count > 1)}"
+            parts.append(f"{count} virtual device{'s' * (count > 1)} on {_cpu_name()}, {share}")
         else:
             name = f"{device} ({torch.cuda.get_device_name(device)})"
             parts.append(name if count == 1 else f"{count} virtual devices on {name}")
@@ -119,11 +121,33 @@ def run_on_devices(fn: Callable, *columns: Sequence) -> list:
     return [_result(call, rank, len(calls)) for rank, call in enumerate(calls)]
 
 
+def set_seed(seed: int) -> None:
+    """Seed PyTorch, and make GPUs compute in full float32 and give the same bits on every run.
+
+    A CPU does both anyway, for the same number of cores.
+    """
+    torch.manual_seed(seed)
+    torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.deterministic = True
+
+
 def synchronize(devices: Sequence[torch.device]) -> None:
     """Block until all the work queued on `devices` is done; a CPU has no queue, so there is nothing to wait for."""
     for device in set(devices):
         if device.type == "cuda":
             torch.cuda.synchronize(device)
+
+
+@cache
+def _cpu_name() -> str:
+    """What the CPU calls itself, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _thread(rank: int) -> ThreadPoolExecutor:

@@ -47,3 +47,7 @@ def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
 
 
 loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
+"""Cross-entropy of scores (B, 10) and classes (B,), of shape (B,), in `loss(scores, y)`.
+
+Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+"""

@@ -88,7 +88,6 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
     names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
-    words: list[list[str]] = [[] for _ in range(ranks)]
     fig, ax = plt.subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
     for rank, what, start_s, end_s in spans:
         left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
@@ -101,7 +100,6 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
             ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
                     color="white" if shade > 0.6 and not talks else "black",
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
-        words[rank].append(f"{what} from {left:.3g} to {left + width:.3g}")
     ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
@@ -110,9 +108,20 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch="////", label=name)
              for name in communication if any(span.what == name for span in spans)]
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
     fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
-                  + ". ".join(f"Rank {rank}: {', '.join(parts)}" for rank, parts in enumerate(words)) + ".")
+                  + " ".join(f"Rank {rank}: {_row_words(row, zero, unit_s)}." for rank, row in enumerate(rows)))
     return fig
+
+
+def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
+    """What a rank does when; of many spans only how often and how long in all."""
+    if len(row) <= 8:
+        return ", ".join(f"{span.what} from {(span.start_s - zero) / unit_s:.3g} to {(span.end_s - zero) / unit_s:.3g}"
+                         for span in row)
+    kinds = dict.fromkeys(span.what for span in row)
+    lengths = {kind: [(span.end_s - span.start_s) / unit_s for span in row if span.what == kind] for kind in kinds}
+    return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in all" for kind, parts in lengths.items())
 
 
 def _shade(names: Sequence[str], name: str) -> float:

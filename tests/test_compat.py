@@ -4,6 +4,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+from IPython import display
+
+import d2lpar
+
 READER = """
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -23,6 +28,11 @@ print("d2l plots")
 """
 
 
+def test_the_function_that_d2l_calls_and_ipython_9_lacks_is_there():
+    assert d2lpar.compat and callable(display.set_matplotlib_formats)
+
+
+@pytest.mark.slow
 def test_d2ls_plotting_runs_in_a_real_ipython_shell(tmp_path):
     env = {**os.environ, "IPYTHONDIR": str(tmp_path), "MPLBACKEND": "agg"}
     reader = subprocess.run([sys.executable, "-c", READER], env=env, capture_output=True, text=True, timeout=120)

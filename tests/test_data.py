@@ -52,8 +52,9 @@ def write(root, files):
 
 
 def everything_in(root):
-    """Every path below root, with the bytes of the files."""
-    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in Path(root).rglob("*")}
+    """Every path below root, with the bytes of the files and None for the folders."""
+    paths = Path(root).rglob("*")
+    return {path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None for path in paths}
 
 
 @pytest.fixture(autouse=True)
@@ -217,8 +218,8 @@ def faults():
         "truncated": (TRAIN_IMAGES, images[:-1], "is truncated: 15,695 bytes, its header promises 15,696"),
         "truncated labels": (TEST_LABELS, label_file(10)[:-3], "is truncated: 15 bytes, its header promises 18"),
         "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
-        "labels for images": (TEST_IMAGES, labels + bytes(100), r"corrupt: its header is \(2049, 20, .*expected \(2051"),
-        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\), exp"),
+        "labels for images": (TEST_IMAGES, labels + bytes(100), r"its header is \(2049, 20, .*expected \(2051"),
+        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\)"),
         "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, 'at least 1'\)"),
         "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
         "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
@@ -328,7 +329,6 @@ def mirror(monkeypatch):
     monkeypatch.setattr(FashionMNIST, "resources", [(name, hashlib.md5(content).hexdigest())
                                                     for name, content in server.files.items()])
     yield server
-    gc.collect()  # torchvision leaves the answer "404" unclosed; Python would complain in the middle of a later test
     server.closing.set()
     server.shutdown()
     server.server_close()
@@ -386,6 +386,8 @@ def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypat
     found = everything_in(tmp_path)
     with pytest.raises(DataError, match=f"(?s)could not be downloaded: .*{message}.*Nothing was kept"):
         download_fashion_mnist(tmp_path)
+    if what == "404":
+        gc.collect()  # torchvision leaves this answer unclosed, and Python would complain in the middle of a later test
     assert everything_in(tmp_path) == found
     mirror.faults.clear()
     download_fashion_mnist(tmp_path)
@@ -473,6 +475,15 @@ def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
 # The stand-in
 
 
+@pytest.fixture
+def one_core():
+    """For small batches, which more cores make slower where others use them too."""
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(cores)
+
+
 def test_the_stand_in_has_the_form_of_the_data_and_says_what_it_is(capsys):
     train_iter, test_iter = load_data_fashion_mnist(256)
     assert (len(train_iter), len(test_iter)) == (14, 8)
@@ -520,7 +531,7 @@ def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_i
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_stand_in_can_be_learned():
+def test_the_stand_in_can_be_learned(one_core):
     device = torch.device("cpu")
     train_iter, test_iter = load_data_fashion_mnist(64, 1500, 500)
     params = get_params(lenet_params(), device)

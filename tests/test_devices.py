@@ -1,13 +1,14 @@
 """Tests of d2lpar.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
 
 import os
+import random
 import select
 import signal
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,17 +46,24 @@ def test_a_number_of_devices_that_is_none_is_named(k):
 
 def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Model {device.index}")
+    monkeypatch.setattr(devices, "_cpu_name", lambda: "Some CPU")
     monkeypatch.setattr(devices, "ALL_CORES", 8)
     cpu, gpu0, gpu1 = torch.device("cpu"), torch.device("cuda:0"), torch.device("cuda:1")
     assert describe_devices([]) == "no devices"
-    assert describe_devices([cpu]) == "[cpu]: 1 virtual device on the CPU (1 of 8 cores each)"
+    assert describe_devices([cpu]) == "[cpu]: 1 virtual device on Some CPU, 1 of 8 cores"
     with cores_per_device(4):
-        assert describe_devices([cpu, cpu]) == "[cpu, cpu]: 2 virtual devices on the CPU (4 of 8 cores each)"
+        assert describe_devices([cpu, cpu]) == "[cpu, cpu]: 2 virtual devices on Some CPU, 4 of 8 cores each"
     assert describe_devices([gpu0, gpu1]) == "[cuda:0, cuda:1]: cuda:0 (Model 0), cuda:1 (Model 1)"
     assert describe_devices([gpu0, gpu1, gpu0]) == (
         "[cuda:0, cuda:1, cuda:0]: 2 virtual devices on cuda:0 (Model 0), cuda:1 (Model 1)")
     assert describe_devices([gpu0, cpu]) == (
-        "[cuda:0, cpu]: cuda:0 (Model 0), 1 virtual device on the CPU (1 of 8 cores each)")
+        "[cuda:0, cpu]: cuda:0 (Model 0), 1 virtual device on Some CPU, 1 of 8 cores")
+
+
+def test_the_cpu_has_a_name_on_every_system(monkeypatch):
+    assert devices._cpu_name.__wrapped__()
+    monkeypatch.setattr(devices, "Path", lambda path: Path(f"/absent{path}"))
+    assert devices._cpu_name.__wrapped__()
 
 
 # Calls and results
@@ -89,30 +97,25 @@ def test_a_device_keeps_its_thread_also_when_more_devices_join():
 
 @pytest.mark.parametrize("columns, lengths", [((), r"\[\]"), (([], []), r"\[0, 0\]"), (([1, 2], [3]), r"\[2, 1\]")])
 def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
-    with pytest.raises(ValueError, match=f"lists of lengths {lengths}"):
+    with pytest.raises(ValueError, match=f"got lengths {lengths}"):
         run_on_devices(lambda *args: pytest.fail("must not be called"), *columns)
 
 
-def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
-    with pytest.raises(RuntimeError, match="in device 1's own thread: would wait forever"):
-        run_on_devices(lambda rank: rank and run_on_devices(abs, [1, 2]), range(2))
-
-
-def test_two_callers_at_once_do_not_block_each_other():
+def test_two_callers_at_once_do_not_block_each_other(monkeypatch):
     # Replicas that wait for one another deadlock if rank 0 starts with one caller's work and rank 1 with the other's.
+    def slowly(rank, real=devices._thread):
+        time.sleep(random.random() / 1000)
+        return real(rank)
+
     def call_often():
-        for _ in range(200):
+        for _ in range(20):
             everyone = threading.Barrier(3)
             run_on_devices(lambda rank: everyone.wait(WAIT_S), range(3))
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(3) as callers:
-            for call in [callers.submit(call_often) for _ in range(3)]:
-                call.result()
-    finally:
-        sys.setswitchinterval(interval)
+    monkeypatch.setattr(devices, "_thread", slowly)
+    with ThreadPoolExecutor(3) as callers:
+        for call in [callers.submit(call_often) for _ in range(3)]:
+            call.result()
 
 
 # Failure
@@ -126,7 +129,7 @@ def test_an_error_names_its_rank_and_comes_after_the_other_ranks_have_finished()
             failing.set()
             raise KeyError(f"from rank {rank}")
         assert failing.wait(WAIT_S)
-        time.sleep(0.05)
+        time.sleep(0.03 * rank)
         finished.append(rank)
 
     with pytest.raises(KeyError, match="from rank 1") as error:  # the lowest rank that failed
@@ -183,6 +186,18 @@ def test_a_forked_child_starts_threads_of_its_own_and_the_parent_keeps_its():
     with forked(lambda say: say(run_on_devices(abs, [-1, -2]))) as (_, hear):
         assert hear() == "[1, 2]"  # it would wait for ever for threads that only its parent has
     assert run_on_devices(lambda rank: threading.get_ident(), range(2)) == before
+
+
+@forks
+def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
+    def child(say):
+        try:
+            run_on_devices(lambda rank: rank and run_on_devices(abs, [1, 2]), range(2))
+        except RuntimeError as error:
+            say(error)
+
+    with forked(child) as (_, hear):  # a process that can be killed when it does hang
+        assert hear() == "called in device 1's own thread: would wait forever"
 
 
 @forks

@@ -16,7 +16,7 @@ from d2lpar import data
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|helper|taught:\w+|(exercise|check):[\w-]+")
+TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|hide-output|helper|taught:\w+|(exercise|check):[\w-]+")
 
 
 def tool(name):
@@ -173,11 +173,20 @@ def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(p
 
 
 WRONG_ANSWERS = {
-    "ex-kb": ["def epoch_plan(num_examples, b, k): return num_examples // b, b",
+    "ex-kb": ["def epoch_plan(num_examples, b, k): return 4", "def epoch_plan(num_examples, b, k): return num_examples // b, b",
               "def epoch_plan(num_examples, b, k): return -(-num_examples // (k * b)), b"],
     "ex-lr": ["def scaled_lr(lr, b, k): return lr", "def scaled_lr(lr, b, k): return lr * k * b"],
-    "ex-owners": ["def owners(sizes, k): return [i % k for i in range(len(sizes))]",
-                  "def owners(sizes, k): return [k] * len(sizes)"],
+    "ex-owners": ["""
+def allreduce_spread(device_grads):
+    for i, buffers in enumerate(zip(*device_grads)):
+        allreduce([buffers[i % len(buffers)], *[b for r, b in enumerate(buffers) if r != i % len(buffers)]])""",
+                  "def allreduce_spread(device_grads): return [sum(buffers) for buffers in zip(*device_grads)]",
+                  """
+def allreduce_spread(device_grads):
+    for buffers in zip(*device_grads):
+        total = sum(buffers)
+        for buffer in buffers:
+            buffer.copy_(total)"""],
     "ex-accuracy": ["""
 def evaluate_accuracy_on(device_params, devices, data_iter):
     parts = [[(s, t) for s, t in zip(*split_batch(X, y, devices))] for X, y in data_iter]

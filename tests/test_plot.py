@@ -15,6 +15,7 @@ mpl.use("agg")
 
 SPANS = [Span(0, "forward", 1.000, 1.004), Span(0, "backward", 1.004, 1.010), Span(1, "forward", 1.001, 1.003),
          Span(1, "backward", 1.003, 1.008), Span(0, "allreduce", 1.010, 1.012), Span(1, "allreduce", 1.010, 1.012)]
+CURVE_WORDS = "Test accuracy by epoch. 1 device: from 0.1 to 0.7; 2 devices: from 0.1 to 0.8."
 STAMP = "stand-in images, not Fashion-MNIST"
 
 
@@ -88,21 +89,43 @@ def test_eight_ranks_differ_in_colour_and_in_marker():
 
 
 def test_a_figure_goes_on_the_page_with_its_words_and_is_closed(notebook):
-    plot.show(curves(), "Two rising curves.")
+    plot.show(curves())
     [(image, metadata, words)] = notebook.shown
-    assert metadata == {"image/svg+xml": {"alt": "Two rising curves."}}
+    assert metadata == {"image/svg+xml": {"alt": CURVE_WORDS}}
     assert image.startswith(b"<?xml") and words == []
+
+
+def test_a_figure_without_words_does_not_go_on_the_page(notebook):
+    fig, _ = plt.subplots()
+    with pytest.raises(ValueError, match="a figure needs words"):
+        plot.show(fig)
+    assert notebook.shown == []
+    fig.set_label("An empty frame.")
+    plot.show(fig)
+    assert notebook.shown[0][1] == {"image/svg+xml": {"alt": "An empty frame."}}
+
+
+def test_a_timeline_and_a_step_are_described_with_their_numbers():
+    fig = plot.draw_timeline(SPANS)
+    assert fig.get_label() == (
+        "Timeline, one row per rank, time (ms). "
+        "Rank 0: forward from 0 to 4, backward from 4 to 10, allreduce from 10 to 12. "
+        "Rank 1: forward from 1 to 3, backward from 3 to 8, allreduce from 10 to 12.")
+    plt.close(fig)
+    fig = plot.draw_step([3, 2])
+    assert "A minibatch of 5 is cut into shards of 3, 2 examples" in fig.get_label()
+    plt.close(fig)
 
 
 def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkeypatch):
     monkeypatch.setattr(plot, "display", lambda *args, **kwargs: pytest.fail("displayed without a notebook"))
     monkeypatch.setattr(plt, "show", lambda *args, **kwargs: pytest.fail("agg has no window"))
-    plot.show(curves(), "Two rising curves.")
+    plot.show(curves())
 
 
 def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     monkeypatch.setattr(data, "_standin_in_use", True)
-    plot.show(curves(), "Two rising curves.")
+    plot.show(curves())
     with plot.TrainingPlot(1, 1) as training:
         training.epoch_done(1.0, 0.5)
     assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
@@ -164,7 +187,7 @@ def test_the_curve_of_a_training_grows_and_its_words_with_it(notebook):
         training.epoch_done(1.0, 0.625)
     images, metadata, _ = zip(*notebook.shown)
     assert len(set(images)) == 3
-    assert metadata[2]["image/svg+xml"]["alt"] == "Test accuracy by epoch: 0.50 after epoch 1, 0.62 after epoch 2."
+    assert metadata[2]["image/svg+xml"]["alt"] == "Test accuracy by epoch. 2 epochs: from 0.5 to 0.62."
 
 
 def test_the_book_style_asks_for_one_date_in_every_file():

@@ -84,10 +84,14 @@ def distance(a, b):
 # The house rule
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("step, dtype, bound", [
+    (train_batch, torch.float64, 1e-12),
+    (train_batch, torch.float32, 1e-4),
+    (train_batch_loop, torch.float64, 1e-12),
+    pytest.param(train_batch_loop, torch.float32, 1e-4, marks=pytest.mark.slow),
+])
 @pytest.mark.parametrize("k", range(1, 9))
-def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, dtype, bound, step):
+def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, step, dtype, bound):
     X, y = examples(33, dtype)
     start = replicas(1, dtype)[0]
     for batch_size in range(1, 34):
@@ -253,7 +257,7 @@ def misfits():
         "no devices": (X, y, [], [], "no devices"),
         "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
         "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, r"empty: X has shape \(0, 1, 28, 28\)"),
-        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*replica 0 has .*\(50, 20, 5, 5\)"),
+        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*\(50, 20, 5, 5\)"),
         "place": (X, y, elsewhere, [CPU] * 2, "replica 1 belongs on cpu, but has parameters on meta"),
     }
 
@@ -349,13 +353,14 @@ def test_training_starts_from_the_parameters_given_and_leaves_them_alone(small_d
     assert all(torch.equal(p, q) and not p.requires_grad for p, q in zip(start, before))
 
 
-def test_training_calls_the_step_it_is_given_for_every_batch(small_data):
+def test_training_takes_one_step_for_every_batch(small_data, monkeypatch):
     sizes = []
 
     def step(X, y, device_params, places, lr):
         sizes.append((len(X), len(y), len(device_params), len(places), lr))
 
-    train(2, 32, 0.3, num_epochs=2, step=step)
+    monkeypatch.setattr(scratch, "train_batch", step)
+    train(2, 32, 0.3, num_epochs=2)
     assert sizes == [(32, 32, 2, 2, 0.3), (32, 32, 2, 2, 0.3), (6, 6, 2, 2, 0.3)] * 2
 
 

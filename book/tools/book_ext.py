@@ -1,19 +1,29 @@
-"""What the site needs beyond jupyter-book: local MathJax, alt texts of figures, a script of each chapter, no thebe."""
+"""What the site needs beyond jupyter-book.
+
+Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the table of
+the machines, no thebe.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from importlib.metadata import files
 from pathlib import Path
 
 from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
 
 from export_script import script_of
+from sync_cells import DEFINITION
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
+TAUGHT_IN = re.compile(r"\s*Taught in: notebooks/\S+\.ipynb")
 
 
 def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
@@ -68,6 +78,53 @@ def keep_alt_texts() -> None:
     NbElementRenderer.render_image = render_image_with_alt
 
 
+def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a link to the API page under each taught cell, and give the cell a name that the API page links to."""
+    for cell in list(doctree.findall(nodes.container)):
+        for tag in cell.get("cell_metadata", {}).get("tags", []):
+            if tag.startswith("taught:"):
+                name = DEFINITION.search(cell.next_node(nodes.literal_block).astext())[1]
+                target = f"d2lpar.{tag.removeprefix('taught:')}.{name}"
+                link = pending_xref("", nodes.literal("", name), refdomain="py", reftype="obj", reftarget=target,
+                                    refdoc=app.env.docname, refwarn=True)
+                cell["ids"].append(_label(target))
+                cell.parent.insert(cell.parent.index(cell) + 1, nodes.paragraph("", "API: ", link, classes=["api-link"]))
+                app.env.get_domain("std").note_hyperlink_target(
+                    _label(target), app.env.docname, _label(target), app.env.titles[app.env.docname].astext())
+
+
+def link_to_taught_cell(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Turn the docstring's line `Taught in: notebooks/...` into a link to the cell itself."""
+    for number, line in enumerate(lines):
+        if TAUGHT_IN.fullmatch(line):
+            lines[number:number + 1] = ["", f"Taught in :ref:`{_label(name)}`.", ""]
+
+
+def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
+    """The fields of a named tuple stand in its signature already, and have no words of their own."""
+    return True if type(obj).__name__ == "_tuplegetter" else None
+
+
+def _label(target: str) -> str:
+    return "taught-" + re.sub(r"\W|_", "-", target.removeprefix("d2lpar.")).lower()
+
+
+class Machines(SphinxDirective):
+    """A table of the machine for each group of chapters that were run on the same one, from what `make run` wrote."""
+
+    def run(self) -> list[nodes.Node]:
+        file = Path(self.env.srcdir, "book", "_data", "measured.json")
+        self.env.note_dependency(str(file))
+        groups: dict[str, list[str]] = {}
+        for chapter, facts in json.loads(file.read_text("utf8")).items():
+            groups.setdefault(json.dumps(facts), []).append(f"[](../notebooks/{chapter}.ipynb)")
+        lines = []
+        for facts, chapters in groups.items():
+            lines += [", ".join(chapters), "", "| property | value |", "|---|---|"]
+            lines += [f"| {name} | {value} |" for name, value in json.loads(facts).items()] + [""]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 def _notebook(app: Sphinx, page: str) -> Path | None:
     source = Path(app.env.doc2path(page)) if page in app.env.found_docs else Path()
     return source if source.suffix == ".ipynb" else None
@@ -75,6 +132,10 @@ def _notebook(app: Sphinx, page: str) -> Path | None:
 
 def setup(app: Sphinx) -> dict:
     keep_alt_texts()
+    app.add_directive("machines", Machines)
+    app.connect("doctree-read", link_taught_cells)
+    app.connect("autodoc-process-docstring", link_to_taught_cell, priority=400)  # before napoleon
+    app.connect("autodoc-skip-member", skip_fields)
     app.connect("html-page-context", add_script_button, priority=900)  # after the theme has made its buttons
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", copy_mathjax)

@@ -2,21 +2,28 @@
 
 Stored pages come from real data only, so it refuses where Fashion-MNIST is not there. Nothing is stored of a notebook
 that fails. What is stored has no timestamps, no remains of progress bars and no path of this machine, and the
-notebook's metadata says which images were used.
+notebook's metadata says which images were used. `book/_data/measured.json` says on which machine each notebook was run.
 """
 
 from __future__ import annotations
 
+import json
+import platform
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
+import psutil
+import torch
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from d2lpar.data import DataError, book_sizes, find_data, provenance
+from d2lpar.devices import ALL_CORES, _cpu_name
 
 ROOT = Path(__file__).resolve().parents[2]
+MEASURED = ROOT / "book" / "_data" / "measured.json"
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
@@ -54,6 +61,34 @@ def _cleaned(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     return output
 
 
+def machine(data: dict) -> dict[str, str]:
+    """What the page on measuring says about this run: nothing that changes from run to run, no name and no path."""
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        system = f"{platform.system()} {platform.release()}"
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "processor": f"{_cpu_name()}, {ALL_CORES} cores",
+        "GPUs": ", ".join(gpus) or "none",
+        "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
+        "system": system,
+        "Python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "torchvision", "numpy", "matplotlib")},
+        "data": f"{data['source']}, the first {data['num_train']:,} training and {data['num_test']:,} test images",
+        "SHA-256 of the data": f"{data['sha256'][:16]}…",
+    }
+
+
+def record(path: Path, facts: dict[str, str]) -> None:
+    """Write down on which machine this notebook was run, and forget notebooks that are gone."""
+    known = json.loads(MEASURED.read_text("utf8")) if MEASURED.exists() else {}
+    known[path.stem] = facts
+    here = {stem: known[stem] for stem in sorted(known) if path.with_stem(stem).exists()}
+    MEASURED.parent.mkdir(exist_ok=True)
+    MEASURED.write_text(json.dumps(here, indent=1, ensure_ascii=False) + "\n", "utf8")
+
+
 def main(names: list[str]) -> None:
     if find_data() is None:
         sys.exit("Stored pages come from real data only, and there is none here: run `make data` first.")
@@ -69,6 +104,7 @@ def main(names: list[str]) -> None:
             sys.exit(f"{path.name} failed and keeps its stored outputs:\n{error}")
         normalise(notebook, data)
         nbformat.write(notebook, path)
+        record(path, machine(data))
         print(f"{path.name}: stored")
 
 

@@ -1,0 +1,46 @@
+"""Tests of d2lpar.oracle: the yardstick itself must be right, and must be able to say no."""
+
+import pytest
+import torch
+from torch import nn
+
+from d2lpar.models import lenet, lenet_params
+from d2lpar.oracle import distance, one_worker, same_bits
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(7, 1, 28, 28, dtype=torch.float64, generator=generator), torch.arange(7)
+
+
+def test_one_worker_does_what_pytorchs_sgd_does_with_the_mean_loss(batch):
+    X, y = batch
+    params = [p.double().requires_grad_() for p in lenet_params(seed=1)]
+    ours = one_worker(X, y, params, lr=0.3)
+    optimizer = torch.optim.SGD(params, lr=0.3)
+    nn.functional.cross_entropy(lenet(X, params), y).backward()
+    optimizer.step()
+    assert distance(ours, params) <= 1e-12
+
+
+def test_one_worker_leaves_the_parameters_and_their_gradients_alone(batch):
+    params = [p.double().requires_grad_() for p in lenet_params()]
+    before = [p.detach().clone() for p in params]
+    after = one_worker(*batch, params, lr=0.3)
+    assert same_bits([before, params]) and all(p.grad is None for p in params)
+    assert all(not torch.equal(p, q) for p, q in zip(before, after)), "every tensor moves"
+
+
+def test_distance_is_the_largest_of_the_tensors_and_relative():
+    assert distance([torch.tensor([3.0, 4.0])], [torch.tensor([0.0, 4.0])]) == 0.75
+    near, far = torch.tensor([100.0]), torch.tensor([1.0])
+    assert distance([near, far], [near, 4 * far]) == 0.75, "a wrong tensor is not hidden by the others"
+
+
+@pytest.mark.parametrize("replica, entry", [(1, 0), (2, 0), (2, 1)])
+def test_same_bits_notices_one_changed_bit_in_any_replica(replica, entry):
+    replicas = [[torch.ones(3), torch.zeros(2)] for _ in range(3)]
+    assert same_bits(replicas)
+    replicas[replica][entry][-1] = torch.nextafter(replicas[replica][entry][-1], torch.tensor(2.0))
+    assert not same_bits(replicas)

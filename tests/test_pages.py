@@ -1,0 +1,190 @@
+"""The pages without code: what they promise about the package, the words and the machine is so."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import socket
+from pathlib import Path
+
+import nbformat
+import pytest
+import run_notebooks
+import sync_cells
+import yaml
+
+import d2lpar
+
+
+def definitions(root: Path) -> dict[str, str]:
+    """Every public function and class of the package, as `module.name`, with its docstring."""
+    found = {}
+    for file in sorted((root / "d2lpar").glob("[!_]*.py")):
+        for node in ast.parse(file.read_text("utf8")).body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+                found[f"{file.stem}.{node.name}"] = ast.get_docstring(node) or ""
+    return found
+
+
+def terms(page: Path) -> dict[str, list[str]]:
+    """The entries of the glossary on a page: each term with the lines of its explanation."""
+    entries: dict[str, list[str]] = {}
+    for line in re.search(r"^```\{glossary\}\n(.*?)^```", page.read_text("utf8"), re.M | re.S)[1].splitlines():
+        if line.startswith("  "):
+            entries[term].append(line.strip())
+        elif line:
+            entries[term := line] = []
+    return entries
+
+
+def chapter_text(chapters: list[Path]) -> str:
+    return "\n".join(cell.source for chapter in chapters for cell in nbformat.read(chapter, as_version=4).cells)
+
+
+def stored_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `make run` run in the folder of `path`, where executing a notebook changes nothing."""
+    nbformat.write(nbformat.v4.new_notebook(), path)
+    data = {"source": "Fashion-MNIST", "num_train": 3584, "num_test": 2048, "sha256": "0123456789abcdef" * 4}
+    monkeypatch.setattr(run_notebooks, "ROOT", path.parents[1])
+    monkeypatch.setattr(run_notebooks, "MEASURED", path.parents[1] / "_data" / "measured.json")
+    monkeypatch.setattr(run_notebooks, "find_data", lambda: path.parent)
+    monkeypatch.setattr(run_notebooks, "provenance", lambda *sizes: data)
+    monkeypatch.setattr(run_notebooks, "execute", lambda path: nbformat.read(path, as_version=4))
+
+
+# the machine
+
+
+def test_the_machine_of_every_chapter_is_written_down(root: Path, chapters: list[Path]) -> None:
+    measured = json.loads((root / "book" / "_data" / "measured.json").read_text("utf8"))
+    assert list(measured) == [chapter.stem for chapter in chapters], "make run"
+    for chapter in chapters:
+        data = nbformat.read(chapter, as_version=4).metadata["d2lpar"]["data"]
+        facts = measured[chapter.stem]
+        assert all(facts.values())
+        assert {"processor", "GPUs", "memory", "system", "Python", "torch", "torchvision", "numpy", "matplotlib"} < set(facts)
+        assert facts["SHA-256 of the data"].rstrip("…") == data["sha256"][:16], "the page and the notebook disagree"
+        assert f"{data['num_train']:,}" in facts["data"] and f"{data['num_test']:,}" in facts["data"]
+
+
+def test_nothing_is_written_down_that_names_one_machine_or_one_moment(root: Path) -> None:
+    text = (root / "book" / "_data" / "measured.json").read_text("utf8")
+    assert not re.search(r"/(home|root|tmp|work|Users)\b|[A-Z]:\\|\d{1,2}:\d\d|20\d\d-\d\d", text)
+    assert socket.gethostname() not in text
+
+
+def test_storing_a_notebook_writes_the_machine_down_and_forgets_notebooks_that_are_gone(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notebooks").mkdir()
+    for name in ("01_a", "02_b"):
+        stored_notebook(tmp_path / "notebooks" / f"{name}.ipynb", monkeypatch)
+    run_notebooks.main([])
+    first = json.loads(run_notebooks.MEASURED.read_text("utf8"))
+    (tmp_path / "notebooks" / "01_a.ipynb").unlink()
+    monkeypatch.setattr(run_notebooks, "machine", lambda data: {"processor": "another"})
+    stored_notebook(tmp_path / "notebooks" / "03_c.ipynb", monkeypatch)
+    run_notebooks.main(["03_c"])
+    assert list(first) == ["01_a", "02_b"]
+    assert json.loads(run_notebooks.MEASURED.read_text("utf8")) == {"02_b": first["02_b"], "03_c": {"processor": "another"}}
+
+
+@pytest.mark.slow
+def test_the_page_shows_what_was_written_down(root: Path, site: Path) -> None:
+    page = (site / "book" / "measured.html").read_text("utf8")
+    for chapter, facts in json.loads((root / "book" / "_data" / "measured.json").read_text("utf8")).items():
+        assert f"notebooks/{chapter}.html" in page
+        for name, value in facts.items():
+            assert f"<p>{name}</p>" in page and f"<p>{value}</p>" in page, name
+
+
+# the words
+
+
+@pytest.mark.parametrize("page", ["notation", "glossary"])
+def test_every_word_is_explained_in_sentences(page: str, root: Path) -> None:
+    entries = terms(root / "book" / f"{page}.md")
+    assert len(entries) >= 9
+    assert [term for term, lines in entries.items() if len(" ".join(lines).split()) < 5 or not lines[-1].endswith(".")] == []
+
+
+def test_the_glossary_is_in_alphabetical_order(root: Path) -> None:
+    words = [term.lower().replace("-", " ") for term in terms(root / "book" / "glossary.md")]
+    assert words == sorted(words)
+
+
+def test_every_word_and_code_name_of_the_notation_is_used(root: Path, chapters: list[Path]) -> None:
+    text = chapter_text(chapters)
+    elsewhere = "\n".join(page.read_text("utf8") for page in root.glob("book/*.md") if page.stem not in ("notation", "glossary"))
+    unused = [word for word in terms(root / "book" / "notation.md") if not re.search(rf"\b{word}", text + elsewhere)]
+    symbols = re.search(r"^## Symbols\n(.*?)^## ", (root / "book" / "notation.md").read_text("utf8"), re.M | re.S)[1]
+    names = [name for row in re.findall(r"^\| .*? \| (.*?) \|", symbols, re.M) for name in re.findall(r"`(.*?)`", row)]
+    assert len(names) > 10
+    unused += [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+    assert unused == []
+
+
+def test_references_are_in_order_and_each_has_its_year_and_says_what_it_is_for(root: Path) -> None:
+    entries = re.findall(r"^## (.*?), (\d{4})\n\n(.*?)\n\n(.*?)\n", (root / "book" / "references.md").read_text("utf8"), re.M | re.S)
+    headings = re.findall(r"^## .*", (root / "book" / "references.md").read_text("utf8"), re.M)
+    assert len(entries) == len(headings) and headings == sorted(headings)
+    for authors, year, details, purpose in entries:
+        first = authors.split(" et al.")[0].split(" and ")[0]
+        assert details.startswith(f"{first}, ") and year in details, authors
+        assert purpose.endswith(".") and not purpose.startswith("[arXiv")
+
+
+# the package
+
+
+@pytest.mark.slow
+def test_every_public_function_is_on_the_api_page(root: Path, site: Path) -> None:
+    page = (site / "book" / "api.html").read_text("utf8")
+    missing = [name for name in definitions(root) if f'id="d2lpar.{name}"' not in page]
+    assert missing == []
+    for name in d2lpar.__all__:
+        module = getattr(d2lpar, name).__module__
+        assert page.count(f'href="#{module}.{name}" title="{module}.{name}"') >= 1, f"{name} is not named at the top"
+
+
+@pytest.mark.slow
+def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, chapters: list[Path]) -> None:
+    api, links = (site / "book" / "api.html").read_text("utf8"), 0
+    pages = {chapter.stem: (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8") for chapter in chapters}
+    for chapter in chapters:
+        for cell in nbformat.read(chapter, as_version=4).cells:
+            for tag in cell.metadata.get("tags", []):
+                if tag.startswith("taught:"):
+                    name = f"{tag.removeprefix('taught:')}.{sync_cells.DEFINITION.search(cell.source)[1]}"
+                    assert f'API: <a class="reference internal" href="../book/api.html#d2lpar.{name}"' in pages[chapter.stem]
+    for name, docstring in definitions(root).items():
+        for chapter in re.findall(r"Taught in: notebooks/(\S+)\.ipynb", docstring):
+            entry = api.split(f'id="d2lpar.{name}"')[1].split("<dt ")[0]
+            anchor = re.search(rf'href="\.\./notebooks/{chapter}\.html#([\w-]+)"', entry)
+            assert anchor, f"the entry of {name} does not lead to {chapter}"
+            assert f'id="{anchor[1]}"' in pages[chapter] and anchor[1].endswith(name.split(".")[1].replace("_", "-").lower())
+            links += 1
+    assert links
+    assert "Taught in: notebooks" not in api
+
+
+# the authors
+
+
+def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, chapters: list[Path]) -> None:
+    toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
+    listed = [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+    there = [f"notebooks/{chapter.stem}" for chapter in chapters] + [f"book/{page.stem}" for page in root.glob("book/*.md")]
+    assert sorted(listed) == sorted(there)
+
+
+def test_what_the_authors_page_names_is_there(root: Path, chapters: list[Path]) -> None:
+    page = (root / "book" / "authors.md").read_text("utf8")
+    for script in re.findall(r"book/tools/\w+\.py", page):
+        assert (root / script).exists(), script
+    targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)[1].split()
+    assert set(re.findall(r"(?:`|^ *)make (\w+)", page, re.M)) <= set(targets)
+    described = set(re.findall(r"`([\w-]+)(?::\w+)?`", re.search(r"^## The tags of cells\n(.*)", page, re.M | re.S)[1]))
+    used = {tag.split(":")[0] for chapter in chapters for cell in nbformat.read(chapter, as_version=4).cells
+            for tag in cell.metadata.get("tags", [])}
+    assert used <= described
