@@ -55,7 +55,7 @@ def describe_devices(devices: Sequence[torch.device]) -> str:
     for device, count in places.items():
         if device.type == "cpu":
             share = f"{_cores_per_device} of {ALL_CORES} cores{' each' * (count > 1)}"
-            parts.append(f"{count} virtual device{'s' * (count > 1)} on {_cpu_name()}, {share}")
+            parts.append(f"{count} virtual device{'s' * (count > 1)} on {cpu_name()}, {share}")
         else:
             name = f"{device} ({torch.cuda.get_device_name(device)})"
             parts.append(name if count == 1 else f"{count} virtual devices on {name}")
@@ -140,7 +140,7 @@ def synchronize(devices: Sequence[torch.device]) -> None:
 
 
 @cache
-def _cpu_name() -> str:
+def cpu_name() -> str:
     """What the CPU calls itself, as far as the system tells."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()

@@ -19,8 +19,11 @@ def lenet_module(params):
 
 
 def test_lenet_equals_the_module_made_of_pytorchs_layers():
-    params = [p.double() + 0.1 for p in lenet_params(seed=3)]  # + 0.1: a bias that is left out must show
-    X = torch.rand(5, 1, 28, 28, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    params = [p.double() for p in lenet_params(seed=3)]
+    for bias in params[1::2]:
+        bias.normal_(generator=generator)  # a bias of zero that is left out would not show
+    X = torch.rand(5, 1, 28, 28, dtype=torch.float64, generator=generator)
     torch.testing.assert_close(lenet(X, params), lenet_module(params)(X), rtol=1e-12, atol=0)
 
 

@@ -88,7 +88,8 @@ def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
                 link = pending_xref("", nodes.literal("", name), refdomain="py", reftype="obj", reftarget=target,
                                     refdoc=app.env.docname, refwarn=True)
                 cell["ids"].append(_label(target))
-                cell.parent.insert(cell.parent.index(cell) + 1, nodes.paragraph("", "API: ", link, classes=["api-link"]))
+                line = nodes.paragraph("", "API: ", link, classes=["api-link"])
+                cell.parent.insert(cell.parent.index(cell) + 1, line)
                 app.env.get_domain("std").note_hyperlink_target(
                     _label(target), app.env.docname, _label(target), app.env.titles[app.env.docname].astext())
 

@@ -20,7 +20,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from d2lpar.data import DataError, book_sizes, find_data, provenance
-from d2lpar.devices import ALL_CORES, _cpu_name
+from d2lpar.devices import ALL_CORES, cpu_name
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "book" / "_data" / "measured.json"
@@ -69,7 +69,7 @@ def machine(data: dict) -> dict[str, str]:
         system = f"{platform.system()} {platform.release()}"
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "processor": f"{_cpu_name()}, {ALL_CORES} cores",
+        "processor": f"{cpu_name()}, {ALL_CORES} cores",
         "GPUs": ", ".join(gpus) or "none",
         "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
         "system": system,
