@@ -72,7 +72,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(curves) > 1:
         ax.legend()
-    fig.set_label(f"{ylabel} by {xlabel}. ".capitalize() + "; ".join(map(_curve_words, curves, curves.values())) + ".")
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. " + "; ".join(map(_curve_words, curves, curves.values())) + ".")
     return fig
 
 

@@ -77,6 +77,27 @@ def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor,
     return torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
 
 
+def sum_gradients(device_grads: list[tuple[Tensor, ...]]) -> None:
+    """Allreduce the gradients of every parameter; `device_grads[r]` are rank r's.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    for grads in zip(*device_grads):  # the k gradients of one parameter
+        allreduce(grads)
+
+
+def update(
+    params: list[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int
+) -> None:
+    """One SGD update of one replica, in place, with gradients summed over the batch.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    for p, grad in zip(params, grads):
+        p.grad = grad
+    d2l.sgd(params, lr, batch_size)
+
+
 def train_batch(
     X: Tensor, y: Tensor, device_params: list[list[Tensor]],
     devices: Sequence[torch.device], lr: float
@@ -89,12 +110,9 @@ def train_batch(
     check_replicas(X, device_params, devices)
     X_shards, y_shards = split_batch(X, y, devices)
     device_grads = run_on_devices(shard_gradients, X_shards, y_shards, device_params)
-    for grads in zip(*device_grads):  # the k gradients of one parameter
-        allreduce(grads)
-    for params, grads in zip(device_params, device_grads):
-        for p, grad in zip(params, grads):
-            p.grad = grad
-        d2l.sgd(params, lr, X.shape[0])  # divides by the whole batch
+    run_on_devices(sum_gradients, [device_grads])  # on device 0
+    k, batch_size = len(devices), X.shape[0]
+    run_on_devices(update, device_params, device_grads, [lr] * k, [batch_size] * k)
 
 
 @torch.no_grad()
@@ -130,8 +148,8 @@ def train(
     Prints a line per epoch and draws the test accuracy; `seed` orders the batches.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     devices = try_devices(num_devices)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     start_params = params or lenet_params()
     device_params = [get_params(start_params, device) for device in devices]
     epoch_s, accuracies = [], []

@@ -46,7 +46,7 @@ def test_a_number_of_devices_that_is_none_is_named(k):
 
 def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Model {device.index}")
-    monkeypatch.setattr(devices, "_cpu_name", lambda: "Some CPU")
+    monkeypatch.setattr(devices, "cpu_name", lambda: "Some CPU")
     monkeypatch.setattr(devices, "ALL_CORES", 8)
     cpu, gpu0, gpu1 = torch.device("cpu"), torch.device("cuda:0"), torch.device("cuda:1")
     assert describe_devices([]) == "no devices"
@@ -61,9 +61,9 @@ def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
 
 
 def test_the_cpu_has_a_name_on_every_system(monkeypatch):
-    assert devices._cpu_name.__wrapped__()
+    assert devices.cpu_name.__wrapped__()
     monkeypatch.setattr(devices, "Path", lambda path: Path(f"/absent{path}"))
-    assert devices._cpu_name.__wrapped__()
+    assert devices.cpu_name.__wrapped__()
 
 
 # Calls and results

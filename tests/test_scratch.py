@@ -39,7 +39,8 @@ def examples(count, dtype=torch.float32):
     """Random images and labels at which every rectifier decides clearly.
 
     Where the input of a rectifier is zero but for rounding, another order of summation may switch it, and the gradient
-    jumps by up to a tenth. About one in four random images has such an input; it is left out.
+    jumps by up to a tenth: the rare deviations far beyond rounding came from there. About one in eight random images has
+    such an input; it is left out, so that the bounds hold on any machine and not only for a lucky seed.
     """
     generator = torch.Generator().manual_seed(0)
     X, y = torch.rand(2 * count + 8, 1, 28, 28, generator=generator), torch.randint(10, (count,), generator=generator)

@@ -54,8 +54,7 @@ def _cleaned(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
     if output.output_type == "error":
         output.traceback = output.traceback[-1:]  # "ValueError: ...", which is what the page is about
     if output.output_type == "stream":
-        lines = [line.rsplit("\r", 1)[-1].rstrip(" ") for line in output.text.split("\n")]
-        output.text = "\n".join(lines)
+        output.text = "\n".join(line.rsplit("\r", 1)[-1] for line in output.text.split("\n"))
         if not output.text.strip():
             return None
     return output
