@@ -88,7 +88,8 @@ def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_t
 
 def book_sizes() -> tuple[int, int]:
     """Training and test images that the book's pages use: a laptop's worth, or all with D2LPAR_FULL=1."""
-    return (OFFICIAL_TRAIN, OFFICIAL_TEST) if os.environ.get("D2LPAR_FULL", "") not in ("", "0") else (NUM_TRAIN, NUM_TEST)
+    full = os.environ.get("D2LPAR_FULL", "") not in ("", "0")
+    return (OFFICIAL_TRAIN, OFFICIAL_TEST) if full else (NUM_TRAIN, NUM_TEST)
 
 
 def find_data() -> Path | None:

@@ -63,7 +63,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name."""
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
-        ax.plot(x if x is not None else range(1, len(values) + 1), values, label=name, markevery=max(1, len(values) // 10),
+        places = range(1, len(values) + 1) if x is None else x
+        ax.plot(places, values, label=name, markevery=max(1, len(values) // 10),
                 **rank_style(i))
     ax.set(xlabel=xlabel, ylabel=ylabel)
     if log:
@@ -72,7 +73,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(curves) > 1:
         ax.legend()
-    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. " + "; ".join(map(_curve_words, curves, curves.values())) + ".")
+    words = "; ".join(map(_curve_words, curves, curves.values()))
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {words}.")
     return fig
 
 
@@ -130,12 +132,13 @@ def _shade(names: Sequence[str], name: str) -> float:
 
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
-    """One step of data-parallel training as a drawing: ranks as rows, what each computes filled, what they send hatched."""
+    """One step of data-parallel training as a drawing: ranks as rows, computing filled, communication hatched."""
     ranks = len(shard_sizes)
     fig, ax = plt.subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
     ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
     ax.axis("off")
-    columns = ((0, 1.7, "minibatch"), (2.4, 1.6, "replica"), (4.5, 1.6, "gradient"), (6.6, 1.0, "allreduce"), (8.1, 1.4, "update"))
+    columns = ((0, 1.7, "minibatch"), (2.4, 1.6, "replica"), (4.5, 1.6, "gradient"), (6.6, 1.0, "allreduce"),
+               (8.1, 1.4, "update"))
     for left, width, title in columns:
         ax.text(left + width / 2, -0.72, title, ha="center", va="center", weight="bold")
     for rank, size in enumerate(shard_sizes):
@@ -148,7 +151,8 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
             _arrow(ax, left, right, rank)
         _arrow(ax, 6.1, 6.6, rank)
         _arrow(ax, 7.6, 8.1, rank)
-    ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black", hatch="////"))
+    ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
+                                       hatch="////"))
     ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
