@@ -1,20 +1,32 @@
-"""The shared code of a book on data-parallel training: what a chapter teaches, and what several chapters use."""
+"""The shared code of a book on data-parallel training: what a chapter teaches, and what several chapters use.
 
-from d2lpar import compat as compat  # before anyone plots with d2l
-from d2lpar.collectives import allreduce
-from d2lpar.data import load_data_fashion_mnist
-from d2lpar.devices import describe_devices, run_on_devices, try_devices
-from d2lpar.scratch import evaluate_accuracy, get_params, split_batch, train, train_batch
+A name is looked up in its module when it is first used, so that a rank in a process of its own, which needs one function,
+does not wait for plotting and data.
+"""
 
-__all__ = [
-    "allreduce",
-    "describe_devices",
-    "evaluate_accuracy",
-    "get_params",
-    "load_data_fashion_mnist",
-    "run_on_devices",
-    "split_batch",
-    "train",
-    "train_batch",
-    "try_devices",
-]
+import sys
+from importlib import import_module
+
+if "IPython" in sys.modules:  # a notebook, where d2l may plot before any module of ours is loaded
+    from d2lpar import compat as compat
+
+_HOMES = {
+    "allreduce": "collectives",
+    "describe_devices": "devices",
+    "evaluate_accuracy": "scratch",
+    "get_params": "scratch",
+    "load_data_fashion_mnist": "data",
+    "run_on_devices": "devices",
+    "run_ranks": "launch",
+    "split_batch": "scratch",
+    "train": "scratch",
+    "train_batch": "scratch",
+    "try_devices": "devices",
+}
+__all__ = list(_HOMES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,10 +1,11 @@
-"""The package's commands: `python -m d2lpar data` downloads Fashion-MNIST."""
+"""The package's commands: `python -m d2lpar data` downloads Fashion-MNIST, `bench` measures how fast it is here."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from d2lpar import bench
 from d2lpar.data import DataError, download_fashion_mnist
 
 
@@ -12,7 +13,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
-    parser.parse_args()
+    about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
+    options = commands.add_parser("bench", help=about, description=about)
+    options.add_argument("--quick", action="store_true", help="fewer rows and rounds (20 seconds)")
+    options.add_argument("--json", nargs="?", const="-", metavar="FILE",
+                         help="write JSON into FILE, or print it instead of the table")
+    args = parser.parse_args()
+    if args.command == "bench":
+        bench.command(args.quick, args.json)
+        return
     try:
         download_fashion_mnist()
     except DataError as problem:

@@ -16,14 +16,16 @@ from IPython import get_ipython
 from IPython.display import display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 from tqdm import tqdm
 
+from d2lpar import compat as compat
 from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
+HATCHES = ("////", "....", "xxxx")  # one for each kind of communication
 
 
 def use_book_style() -> None:
@@ -59,22 +61,99 @@ def show(fig: Figure) -> None:
 
 
 def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, x: Sequence[float] | None = None,
-                log: bool = False) -> Figure:
-    """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name."""
+                log: bool = False, log_x: bool = False, points: Mapping[str, Sequence[float]] | None = None) -> Figure:
+    """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
+
+    With `points`, the measured values of each curve, by the same names: they get the markers, and the lines are dashed.
+    """
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
         places = range(1, len(values) + 1) if x is None else x
-        ax.plot(places, values, label=name, markevery=max(1, len(values) // 10),
-                **rank_style(i))
+        style = rank_style(i)
+        if points is None:
+            ax.plot(places, values, label=name, markevery=max(1, len(values) // 10), **style)
+        else:
+            ax.plot(places, values, "--", color=style["color"], label=f"{name}, predicted")
+            ax.plot(places, points[name], linestyle="none", label=f"{name}, measured", **style)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     if log:
         ax.set_yscale("log")
+    if log_x:
+        ax.set_xscale("log")
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(curves) > 1:
         ax.legend()
     words = "; ".join(map(_curve_words, curves, curves.values()))
+    if points is not None:
+        words = f"Predicted: {words}. Measured: " + "; ".join(map(_curve_words, points, points.values()))
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {words}.")
+    return fig
+
+
+def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
+    """Measured times of messages and fitted ones above, and below by which factor each fit is off.
+
+    Args:
+        sizes_bytes: sizes of the messages, and `seconds` what they took.
+        fits: by name, the seconds that a fit gives for each size; where they are not above 0 nothing is drawn.
+    """
+    fig, (ax, below) = plt.subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
+    ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
+    below.axhspan(0.5, 2, color="0.9")
+    below.axhline(1, color="black", linewidth=0.8)
+    words = []
+    for i, (name, fitted) in enumerate(fits.items()):
+        positive = [value if value > 0 else float("nan") for value in fitted]
+        style = rank_style(i)
+        ax.plot(sizes_bytes, positive, "--", color=style["color"], label=name)
+        ratios = [t / value for t, value in zip(seconds, positive)]
+        below.loglog(sizes_bytes, ratios, linestyle="none", **style)
+        known = [ratio for ratio in ratios if ratio == ratio]
+        words.append(f"{name}: measured times are {min(known):.2g} to {max(known):.2g} times the fitted ones"
+                     + f", and for {len(ratios) - len(known)} sizes it gives no positive time"
+                     * (len(known) < len(ratios)))
+    ax.set(ylabel="time (s)")
+    below.set(xlabel="size of the message (bytes)", ylabel="measured / fitted")
+    low, high = below.get_ylim()
+    below.set(ylim=(min(low, 0.4), max(high, 2.5)))
+    below.yaxis.set_major_locator(FixedLocator([0.01, 0.1, 0.5, 1, 2, 10, 100]))
+    below.yaxis.set_major_formatter("{x:g}")
+    below.yaxis.set_minor_locator(NullLocator())
+    ax.legend()
+    fig.set_label(f"Time of a message by its size, both axes logarithmic: {seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, "
+                  f"{seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes. Below, measured over fitted, with a grey band from "
+                  f"one half to two. {'; '.join(words)}.")
+    return fig
+
+
+def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
+    """What the buffers hold, state by state: one row per rank, one column per chunk, a number in each box.
+
+    Args:
+        states: by name, for each rank and chunk how many ranks' values it is the sum of.
+    """
+    k = len(next(iter(states.values())))
+    columns = min(4, len(states))
+    rows = -(-len(states) // columns)
+    fig, axes = plt.subplots(rows, columns, figsize=(1.9 * columns, 2.1 * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, (name, counts) in zip(axes.flat, states.items()):
+        ax.set(xlim=(-0.9, k), ylim=(k + 0.1, -0.9))
+        ax.text(k / 2, -0.45, name, ha="center", va="center", weight="bold")
+        for rank, row in enumerate(counts):
+            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", color=rank_style(rank)["color"], weight="bold")
+            for chunk, count in enumerate(row):
+                shade = (count - 1) / max(1, k - 1)
+                ax.add_patch(mpl.patches.Rectangle(
+                    (chunk, rank), 0.94, 0.94, edgecolor="black" if count == k else rank_style(rank)["color"],
+                    linewidth=2.2 if count == k else 1.0,
+                    facecolor=mpl.colors.to_rgba(rank_style(rank)["color"], 0.06 + 0.5 * shade)))
+                ax.text(chunk + 0.47, rank + 0.5, str(count), ha="center", va="center")
+    fig.set_label(f"Grids of {k} ranks by {k} chunks; each number says how many ranks' values a chunk is the sum of. "
+                  + "; ".join(f"{name}: " + ", ".join("".join(map(str, row)) for row in counts)
+                              for name, counts in states.items()) + ".")
     return fig
 
 
@@ -97,7 +176,7 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         shade = 1 if talks else _shade(names, what)
         color = rank_style(rank)["color"]
         ax.barh(rank, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
-                edgecolor=color, hatch="////" if talks else None)
+                edgecolor=color, hatch=_hatch(communication, what) if talks else None)
         if width > 0.02 * len(what) * total:
             ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
                     color="white" if shade > 0.6 and not talks else "black",
@@ -107,7 +186,7 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     keys = [mpl.patches.Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch="////", label=name)
+    keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
              for name in communication if any(span.what == name for span in spans)]
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
@@ -129,6 +208,10 @@ def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
 def _shade(names: Sequence[str], name: str) -> float:
     """How dark the spans of this name are, from 0 to 1: the later the kind of work, the darker."""
     return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
+
+
+def _hatch(communication: Sequence[str], name: str) -> str:
+    return HATCHES[list(communication).index(name) % len(HATCHES)]
 
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:

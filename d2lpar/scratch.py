@@ -13,6 +13,7 @@ import torch
 from d2l import torch as d2l
 from torch import Tensor
 
+from d2lpar import compat as compat
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.devices import describe_devices, run_on_devices, synchronize, try_devices

@@ -1,16 +1,19 @@
-"""Measuring: several variants side by side in one run, and what ran when in one step."""
+"""Measuring: several variants side by side in one run, on which machine, and what ran when in one step."""
 
 from __future__ import annotations
 
+import os
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import NamedTuple
 
 import torch
 
-from d2lpar.devices import synchronize
+from d2lpar.devices import ALL_CORES, cpu_name, synchronize
 
 
 def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
@@ -25,18 +28,54 @@ def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7
     Raises:
         ValueError: if there is nothing to time.
     """
+    times = times_interleaved(cases, repeats, warmup, devices)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def times_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                      devices: Sequence[torch.device] = (),
+                      before: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
+    """As `time_interleaved`, but the seconds of every timed round, so that rounds can be compared one by one.
+
+    `before` is called before each call of a case, untimed; several processes that time the same cases meet there.
+    """
     if not cases or repeats < 1:
         raise ValueError(f"nothing to time: {len(cases)} cases, {repeats} repeats")
     times: dict[str, list[float]] = {name: [] for name in cases}
     for round_ in range(warmup + repeats):
         for name, case in cases.items():
+            before()
             synchronize(devices)
             start = time.perf_counter()
             case()
             synchronize(devices)
             if round_ >= warmup:
                 times[name].append(time.perf_counter() - start)
-    return {name: statistics.median(seconds) for name, seconds in times.items()}
+    return times
+
+
+def describe_machine() -> dict[str, str]:
+    """What belongs beside a measured number, by name; nothing that changes from run to run, no name and no path."""
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        system = f"{platform.system()} {platform.release()}"
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "processor": f"{cpu_name()}, {ALL_CORES} cores",
+        "GPUs": ", ".join(gpus) or "none",
+        "memory": _memory(),
+        "system": system,
+        "Python": platform.python_version(),
+        "torch": version("torch"),
+    }
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return "unknown"
 
 
 class Span(NamedTuple):

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import configuration, settings
+
+# the same cases in every run, and no folder left beside the book
+settings.register_profile("d2lpar", database=None, derandomize=True, deadline=None)
+settings.load_profile("d2lpar")
+configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
 
 ROOT = Path(__file__).resolve().parents[1]
 

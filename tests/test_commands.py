@@ -24,3 +24,19 @@ def test_a_download_into_an_impossible_place_fails_in_one_line(tmp_path):
 def test_an_unknown_command_shows_the_known_ones():
     run = command("dance")
     assert run.returncode == 2 and "choose from" in run.stderr and "data" in run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [["--help"], ["bench", "--help"]])
+def test_help_names_the_commands_and_what_can_be_asked_of_the_bench(words):
+    run = command(*words)
+    assert run.returncode == 0 and run.stderr == ""
+    wanted = ["data", "bench", "Fashion-MNIST", "two minutes"] if len(words) == 1 else ["--quick", "--json [FILE]"]
+    assert all(word in run.stdout for word in wanted), run.stdout
+
+
+@pytest.mark.slow
+def test_a_bench_without_its_data_fails_in_one_line(tmp_path):
+    run = command("bench", "--quick", D2LPAR_DATA=str(tmp_path / "nothing"))
+    assert run.returncode == 1 and run.stdout == ""
+    assert "D2LPAR_DATA" in run.stderr and run.stderr.count("\n") == 1

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.compat: after `import d2lpar`, d2l's own plotting works in the installed IPython."""
+"""Tests of d2lpar.compat: d2l's own plotting works in the installed IPython, and nobody loads plotting for nothing."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import sys
 import pytest
 from IPython import display
 
-import d2lpar
+import d2lpar.plot
 
 READER = """
 from IPython.core.interactiveshell import InteractiveShell
@@ -29,7 +29,19 @@ print("d2l plots")
 
 
 def test_the_function_that_d2l_calls_and_ipython_9_lacks_is_there():
-    assert d2lpar.compat and callable(display.set_matplotlib_formats)
+    assert d2lpar.plot.compat and callable(display.set_matplotlib_formats)
+
+
+def test_a_collective_alone_loads_neither_plotting_nor_data():
+    code = "import d2lpar.collectives, sys; print(sorted({'matplotlib', 'd2l', 'torchvision', 'IPython'} & set(sys.modules)))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "[]\n"
+
+
+def test_every_name_of_the_package_is_found_where_it_says():
+    assert all(callable(getattr(d2lpar, name)) for name in d2lpar.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'allreduse'"):
+        d2lpar.allreduse
 
 
 @pytest.mark.slow

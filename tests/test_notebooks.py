@@ -193,6 +193,35 @@ def allreduce_spread(device_grads):
         total = sum(buffers)
         for buffer in buffers:
             buffer.copy_(total)"""],
+    "ex-spread": ["""
+def allreduce_spread(device_tensors):
+    allreduce_naive_each = [allreduce_naive(replicas) for replicas in zip(*device_tensors)]""",
+                  """
+def allreduce_spread(device_tensors):
+    for replicas in zip(*device_tensors):
+        total = sum(replicas)
+        for x in replicas:
+            x.copy_(total)""",
+                  """
+def allreduce_spread(device_tensors):
+    k = len(device_tensors)
+    for i in range(len(device_tensors[0])):
+        for rank in set(range(k)) - {i % k}:
+            exchange(device_tensors, [(rank, i % k, i)], add=True)"""],
+    "ex-halving": ["def allreduce_halving(data): allreduce_ring(data)", "def allreduce_halving(data): allreduce_tree(data)",
+                   """
+def allreduce_halving(data):
+    k, scratch, distance = len(data), [[torch.empty_like(x)] for x in data], 1
+    while distance < k:  # whole buffers in log2 k rounds
+        exchange([[x] for x in data], [(r, r ^ distance, 0) for r in range(k)], add=False, into=scratch)
+        exchange([[x[:0]] for x in data], [], add=False)
+        for x, (new,) in zip(data, scratch):
+            x.add_(new)
+        distance *= 2"""],
+    "ex-cross": ["def ring_from(k, link, bus): return bus.alpha_s / (link.beta_s_per_byte - bus.beta_s_per_byte)"
+                 " if link.beta_s_per_byte > bus.beta_s_per_byte else float('inf')",
+                 "def ring_from(k, link, bus): return (k - 1) * bus.alpha_s / abs(link.beta_s_per_byte - bus.beta_s_per_byte + 1e-30)",
+                 "def ring_from(k, link, bus): return float('inf')"],
     "ex-accuracy": ["""
 def evaluate_accuracy_on(device_params, devices, data_iter):
     parts = [[(s, t) for s, t in zip(*split_batch(X, y, devices))] for X, y in data_iter]

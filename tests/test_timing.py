@@ -1,12 +1,15 @@
 """Tests of d2lpar.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
 
+import re
 import threading
 
+import psutil
 import pytest
 import torch
 
 from d2lpar import timing
-from d2lpar.timing import Span, Stopwatch, time_interleaved
+from d2lpar.devices import ALL_CORES
+from d2lpar.timing import Span, Stopwatch, describe_machine, time_interleaved, times_interleaved
 
 CPU = torch.device("cpu")
 
@@ -47,6 +50,28 @@ def test_queued_work_is_waited_for_before_and_after_each_call(monkeypatch):
 def test_nothing_to_time_is_refused(cases, repeats):
     with pytest.raises(ValueError, match=f"nothing to time: {len(cases)} cases, {repeats} repeats"):
         time_interleaved(cases, repeats)
+
+
+def test_every_round_of_every_case_is_given_in_order(monkeypatch):
+    clock = Clock(monkeypatch)
+    seconds = {"a": iter([99, 1, 7, 2]), "b": iter([99, 5, 5, 50])}
+    cases = {name: lambda name=name: clock.advance(next(seconds[name])) for name in seconds}
+    assert times_interleaved(cases, repeats=3, warmup=1) == {"a": [1, 7, 2], "b": [5, 5, 50]}
+
+
+def test_what_comes_before_a_case_comes_before_each_call_and_is_not_timed(monkeypatch):
+    clock, order = Clock(monkeypatch), []
+    cases = {name: lambda name=name: (clock.advance(1), order.append(name)) for name in "ab"}
+    times = times_interleaved(cases, repeats=2, warmup=1, before=lambda: (clock.advance(10), order.append("-")))
+    assert times == {"a": [1, 1], "b": [1, 1]} and "".join(order) == "-a-b" * 3
+
+
+def test_the_machine_is_described_in_six_facts():
+    facts = describe_machine()
+    assert list(facts) == "processor GPUs memory system Python torch".split() and all(facts.values())
+    assert f", {ALL_CORES} cores" in facts["processor"] and facts["torch"] == torch.__version__.partition("+")[0]
+    memory_gb = int(re.fullmatch(r"(\d+) GB", facts["memory"])[1])
+    assert abs(memory_gb - psutil.virtual_memory().total / 1e9) < 1
 
 
 def test_a_stopwatch_records_seconds_since_it_was_made_in_order_of_the_starts(monkeypatch):

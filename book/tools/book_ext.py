@@ -1,7 +1,7 @@
 """What the site needs beyond jupyter-book.
 
-Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the table of
-the machines, no thebe.
+Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables of
+the machines and of the bench, no thebe.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from d2lpar.bench import from_json, table
 from export_script import script_of
 from sync_cells import DEFINITION
 
@@ -126,6 +127,25 @@ class Machines(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class Bench(SphinxDirective):
+    """The stored rows of one group of `python -m d2lpar bench`; without a group, where and how they were measured."""
+
+    optional_arguments, final_argument_whitespace = 1, True
+
+    def run(self) -> list[nodes.Node]:
+        file = Path(self.env.srcdir, "book", "_data", "bench.json")
+        self.env.note_dependency(str(file))
+        report = from_json(file.read_text("utf8"))
+        if self.arguments:
+            rows = [row for row in report.rows if row.group == self.arguments[0]]
+            if not rows:
+                raise self.error(f"{file.name} has no group {self.arguments[0]!r}")
+            return self.parse_text_to_nodes(table(rows))
+        facts = report.machine | {"repeats per row": report.repeats, "the whole run": f"{report.seconds} s"}
+        lines = ["| property | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
 def _notebook(app: Sphinx, page: str) -> Path | None:
     source = Path(app.env.doc2path(page)) if page in app.env.found_docs else Path()
     return source if source.suffix == ".ipynb" else None
@@ -134,6 +154,7 @@ def _notebook(app: Sphinx, page: str) -> Path | None:
 def setup(app: Sphinx) -> dict:
     keep_alt_texts()
     app.add_directive("machines", Machines)
+    app.add_directive("bench", Bench)
     app.connect("doctree-read", link_taught_cells)
     app.connect("autodoc-process-docstring", link_to_taught_cell, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)

@@ -8,19 +8,16 @@ notebook's metadata says which images were used. `book/_data/measured.json` says
 from __future__ import annotations
 
 import json
-import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
-import psutil
-import torch
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from d2lpar.data import DataError, book_sizes, find_data, provenance
-from d2lpar.devices import ALL_CORES, cpu_name
+from d2lpar.timing import describe_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "book" / "_data" / "measured.json"
@@ -62,18 +59,9 @@ def _cleaned(output: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
 
 def machine(data: dict) -> dict[str, str]:
     """What the page on measuring says about this run: nothing that changes from run to run, no name and no path."""
-    try:
-        system = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
-        system = f"{platform.system()} {platform.release()}"
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "processor": f"{cpu_name()}, {ALL_CORES} cores",
-        "GPUs": ", ".join(gpus) or "none",
-        "memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
-        "system": system,
-        "Python": platform.python_version(),
-        **{name: version(name) for name in ("torch", "torchvision", "numpy", "matplotlib")},
+        **describe_machine(),
+        **{name: version(name) for name in ("torchvision", "numpy", "matplotlib")},
         "data": f"{data['source']}, the first {data['num_train']:,} training and {data['num_test']:,} test images",
         "SHA-256 of the data": f"{data['sha256'][:16]}…",
     }

@@ -1,0 +1,127 @@
+"""What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
+
+The model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds, alpha for
+being a message at all and beta for every byte. Chapter 3 fits both, and asks what they mean for thousands of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log2
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Link(NamedTuple):
+    """The price of a message: seconds for each message, and seconds for each byte in it."""
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+
+class Published(NamedTuple):
+    """A link as somebody has published it: alpha and beta, and where each was found."""
+
+    link: Link
+    alpha_source: str
+    beta_source: str
+
+
+NCCL_TUNING = "NCCL 2.20.3, src/graph/tuning.cc, ring with protocol Simple"
+PUBLISHED = {
+    "NVLink 4": Published(Link(3.4e-6, 1 / 370e9), NCCL_TUNING, "NCCL, issue 1442: 370 GB/s each way for a program"),
+    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 31.5e9), NCCL_TUNING, "16 GT/s on 16 lanes, 128 bits in 130"),
+    "100 Gb/s RDMA": Published(Link(14.0e-6, 1 / 12e9), NCCL_TUNING, "NCCL 2.20.3, src/graph/topo.h: 12 GB/s"),
+    "10 Gb/s TCP": Published(Link(17.8e-6, 1 / 1.25e9), "F-Stack, issue 540: kernel TCP, two hosts", "10 Gb/s over 8"),
+}
+
+
+def naive_s(size_bytes: float, k: int, link: Link) -> float:
+    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices.
+
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+def tree_s(size_bytes: float, k: int, link: Link) -> float:
+    """Seconds for `allreduce_tree`.
+
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+def ring_s(size_bytes: float, k: int, link: Link) -> float:
+    """Seconds for `allreduce_ring`, in equal chunks.
+
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
+
+
+def crossover_bytes(k: int, link: Link) -> float:
+    """The size from which on the ring is faster than the tree; 0 where it always is.
+
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    levels = ceil(log2(k))
+    saved_rounds, saved_share = k - 1 - levels, levels - (k - 1) / k
+    if saved_rounds == 0:
+        return 0.0
+    return saved_rounds * link.alpha_s / (saved_share * link.beta_s_per_byte)
+
+
+def buckets(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
+    """Sizes of the buckets that hold all tensors in order, none above `bucket_bytes`.
+
+    A tensor that is larger than that gets a bucket of its own.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    filled: list[int] = []
+    for size in sizes_bytes:
+        if filled and filled[-1] + size <= bucket_bytes:
+            filled[-1] += size
+        else:
+            filled.append(size)
+    return filled
+
+
+def rounds_s(
+    rounds: Sequence[Sequence[int]], link: Link, bus: Link = Link(0.0, 0.0)
+) -> float:
+    """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
+
+    A round lasts as long as its longest message, or as the bus needs for all of them.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    seconds = 0.0
+    for sizes in rounds:
+        alone_s = max(sizes) * link.beta_s_per_byte
+        together_s = sum(sizes) * bus.beta_s_per_byte
+        seconds += link.alpha_s + (len(sizes) - 1) * bus.alpha_s
+        seconds += max(alone_s, together_s)
+    return seconds
+
+
+def fit_link(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> Link:
+    """Alpha and beta that make the relative errors smallest, in the sense of squares.
+
+    Raises ValueError for fewer than two different sizes.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    check_measurements(n, t)
+    terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
+    alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
+    return Link(float(alpha_s), float(beta_s_per_byte))
+
+
+def check_measurements(sizes_bytes: np.ndarray, seconds: np.ndarray) -> None:
+    """Raise ValueError unless there is one positive time for each of at least two different sizes."""
+    if sizes_bytes.shape != seconds.shape or len(set(sizes_bytes.tolist())) < 2:
+        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes {sizes_bytes.tolist()} "
+                         f"and {len(seconds)} times")
+    if not (np.isfinite([sizes_bytes, seconds]).all() and (seconds > 0).all()):
+        raise ValueError(f"sizes must be finite and times above 0, got {sizes_bytes.tolist()} and {seconds.tolist()}")

@@ -1,0 +1,144 @@
+"""Messages between devices, sent in rounds, and a meter that counts them.
+
+The collectives of chapter 3 are made of `exchange`: in one round each device sends at most one message and receives
+at most one, all at the same time. A `Meter` counts what is really delivered, by the same calls that are timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from d2lpar.devices import run_on_devices
+from d2lpar.timing import Span, Stopwatch
+
+
+class Message(NamedTuple):
+    """One delivery that a meter has seen; `round` is None for one that waited for no round."""
+
+    source: int
+    target: int
+    size_bytes: int
+    round: int | None
+
+
+class Meter:
+    """Counts all messages delivered inside its `with` block, and records when each arrived.
+
+    Args:
+        devices: the devices, in rank order.
+
+    Only one meter can be on at a time; RuntimeError otherwise.
+    """
+
+    on: Meter | None = None
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        self.messages: list[Message] = []
+        self.num_rounds = 0
+        self._num_ranks, self._watch = len(devices), Stopwatch(devices)
+
+    def __enter__(self) -> Meter:
+        if Meter.on is not None:
+            raise RuntimeError("another meter is on: what is sent can be counted once only")
+        Meter.on = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        Meter.on = None
+
+    @property
+    def sent_bytes(self) -> list[int]:
+        """Bytes sent by each rank."""
+        return [sum(m.size_bytes for m in self.messages if m.source == rank) for rank in range(self._num_ranks)]
+
+    @property
+    def received_bytes(self) -> list[int]:
+        """Bytes received by each rank."""
+        return [sum(m.size_bytes for m in self.messages if m.target == rank) for rank in range(self._num_ranks)]
+
+    @property
+    def rounds(self) -> list[list[int]]:
+        """The sizes in bytes of the messages of each round."""
+        return [[m.size_bytes for m in self.messages if m.round == number] for number in range(self.num_rounds)]
+
+    @property
+    def spans(self) -> list[Span]:
+        """When each rank was receiving, for a timeline: "add" or "copy"."""
+        return self._watch.spans
+
+
+def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]], *,
+             add: bool, into: Sequence[Sequence[Tensor]] | None = None) -> None:
+    """One round: for every move (source, target, c), `parts[source][c]` arrives in `into[target][c]`.
+
+    Each message has a thread of its own. Blocks until the last one has arrived.
+
+    Args:
+        parts: what each rank may send, `parts[rank][c]`.
+        moves: source rank, target rank, and which part, at most one to and one from each rank.
+        add: whether what arrives is added to what is there, or replaces it.
+        into: where it arrives, of the same shapes; `parts` by default.
+
+    Raises:
+        ValueError: if a rank sends or receives twice, or if one message writes what another reads.
+    """
+    into = parts if into is None else into
+    _check_moves(parts, moves, into)
+    if not moves:
+        return
+    number = None
+    if Meter.on is not None:
+        number, Meter.on.num_rounds = Meter.on.num_rounds, Meter.on.num_rounds + 1
+
+    def take_in(source: int, target: int, c: int) -> None:
+        deliver(source, target, parts[source][c], into[target][c], add=add, round=number)
+
+    run_on_devices(take_in, *zip(*moves))
+
+
+def deliver(source: int, target: int, x: Tensor, into: Tensor, *, add: bool, round: int | None = None) -> None:
+    """Add `x` to `into`, or copy it there, in the calling thread; the meter, if one is on, counts the message."""
+    if Meter.on is None:
+        _take_in(x, into, add)
+        return
+    Meter.on.messages.append(Message(source, target, x.numel() * x.element_size(), round))
+    with Meter.on._watch(target, "add" if add else "copy", into.device):
+        _take_in(x, into, add)
+
+
+def _take_in(x: Tensor, into: Tensor, add: bool) -> None:
+    if add:
+        into.add_(x.to(into.device))
+    else:
+        into.copy_(x)
+
+
+def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]],
+                 into: Sequence[Sequence[Tensor]]) -> None:
+    for source, target, c in moves:
+        for rank, tensors in ((source, parts), (target, into)):
+            if not (0 <= rank < len(tensors) and 0 <= c < len(tensors[rank])):
+                raise ValueError(f"move {(source, target, c)}: there is no part {c} on rank {rank}")
+        if parts[source][c].shape != into[target][c].shape:
+            raise ValueError(f"move {(source, target, c)}: shape {tuple(parts[source][c].shape)} does not fit into "
+                             f"{tuple(into[target][c].shape)}")
+    for what, ranks in (("sends", [move[0] for move in moves]), ("receives", [move[1] for move in moves])):
+        if len(set(ranks)) < len(ranks):
+            twice = next(rank for rank in ranks if ranks.count(rank) > 1)
+            raise ValueError(f"rank {twice} {what} two messages in one round: {list(moves)}")
+    reads = [(move, *address_range(parts[move[0]][move[2]])) for move in moves]
+    for move in moves:
+        first, end = address_range(into[move[1]][move[2]])
+        for other, other_first, other_end in reads:
+            if first < other_end and other_first < end:
+                raise ValueError(f"in one round, move {move} writes what move {other} reads")
+
+
+def address_range(x: Tensor) -> tuple[int, int]:
+    """The addresses of the first byte of `x` and behind its last, on whatever device; equal where it is empty."""
+    extent = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1 if x.numel() else 0
+    return x.data_ptr(), x.data_ptr() + extent * x.element_size()

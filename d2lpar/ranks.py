@@ -1,0 +1,200 @@
+"""What the ranks of `python -m d2lpar bench` run: the cases, each checked before it is timed.
+
+A function for another process must lie in a module, so these lie here. All ranks go through the same cases in the same
+order. A case between processes is run by all of them; a case on virtual devices is run by rank 0 alone, with all the
+cores of the machine, while the others sleep until it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
+from d2lpar.devices import ALL_CORES, cores_per_device, run_on_devices, set_seed, try_devices
+from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.oracle import distance, one_worker
+from d2lpar.timing import times_interleaved
+
+RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
+BATCH_SIZE, LR = 256, 0.05
+ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
+
+Times = dict[str, list[float]]
+Step = tuple[Callable[[], object], list[Sequence[Tensor]]]  # a training step, and every replica that it updates
+
+
+class WrongResult(Exception):
+    """A case computes something else than it should: its time would mean nothing."""
+
+
+def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, progress: Path) -> tuple[str, dict[str, Times]]:
+    """On one rank of a group: its backend, and the seconds of every repeat of each part's cases; rank 0's count.
+
+    Args:
+        parts: which of "large", "small" and "lenet".
+        cores: the cores of the machine, as the bench itself found them.
+        progress: file in which rank 0 keeps the fraction done.
+
+    Raises:
+        WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
+    """
+    k = dist.get_world_size()
+    if ALL_CORES != cores:
+        raise RuntimeError(f"this rank has {ALL_CORES} cores for its virtual devices, the machine {cores}")
+    torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
+    set_seed(0)
+    sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
+    makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
+              "small": partial(allreduce_cases, rank, k, SMALL, calls=20)}
+    result = {}
+    for number, part in enumerate(parts):
+        cases, calls = makers[part](), 0
+
+        def before() -> None:
+            nonlocal calls
+            if rank == 0:
+                progress.write_text(f"{(number + calls / len(cases) / (repeats + 2)) / len(parts):.4f}")
+            calls += 1
+            sleep_until_all_are_here()
+
+        result[part] = times_interleaved(cases, repeats, 2, try_devices(k) if rank == 0 else (), before)
+    return dist.get_backend(), result
+
+
+def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> dict[str, Callable[[], object]]:
+    """Allreduce of `numel` float32 `calls` times, by each algorithm and between the processes, and one pass in place.
+
+    The pass reads and writes all k buffers once, which is the least that an allreduce in one memory has to do.
+    """
+    devices, pattern = try_devices(k), _pattern(numel)
+    own = (pattern * 2**rank).to(devices[rank])
+    dist.all_reduce(own)
+    check_sum("all_reduce between the processes", [own], k)
+    cases = {"processes": partial(dist.all_reduce, own.zero_())}  # zeros, so that no sum grows to infinity
+    data = [torch.empty(numel, device=device) for device in devices] if rank == 0 else []
+    for name, allreduce in ALGORITHMS.items():
+        for r, x in enumerate(data):
+            x.copy_(pattern).mul_(2**r)
+        cases[name] = partial(allreduce, data) if rank == 0 else _nothing
+        cases[name]()
+        check_sum(name, data, k)
+    for x in data:
+        x.zero_()
+    threads = min(k, ALL_CORES)
+    shares = list(zip(*(x.tensor_split(threads) for x in data)))
+    cases["one pass"] = partial(run_on_devices, _pass, shares) if rank == 0 else _nothing
+    return {name: partial(_repeat, case, calls) for name, case in cases.items()}
+
+
+def lenet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
+    """One step of LeNet: a plain loop, one device, one with all cores, k devices, and DistributedDataParallel."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.rand(BATCH_SIZE, 1, 28, 28, generator=generator)
+    y = torch.randint(10, (BATCH_SIZE,), generator=generator)
+    expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
+    makers = {"processes": partial(ddp_step, X, y, rank, k), "plain loop": partial(plain_step, X, y),
+              "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
+              "1 device, all cores": partial(device_step, X, y, 1, ALL_CORES)}
+    cases = {}
+    for name, make in makers.items():
+        cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
+        cases[name]()
+        check_replicas(name, replicas, expected)
+    return cases
+
+
+def plain_step(X: Tensor, y: Tensor) -> Step:
+    """Training as it was before this book: one thread, one set of parameters."""
+    [device] = try_devices(1)
+    params = [p.to(device).requires_grad_() for p in lenet_params()]
+
+    def step() -> None:
+        loss(lenet(X.to(device), params), y.to(device)).sum().backward()
+        with torch.no_grad():
+            for p in params:
+                p -= LR / len(X) * p.grad
+                p.grad.zero_()
+
+    return step, [params]
+
+
+def device_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
+    """`train_batch` on k devices of so many cores each."""
+    from d2lpar.scratch import get_params, train_batch  # here: loading d2l takes seconds, and few ranks need it
+
+    devices = try_devices(k)
+    replicas = [get_params(lenet_params(), device) for device in devices]
+
+    def step() -> None:
+        with cores_per_device(cores):
+            train_batch(X, y, replicas, devices, LR)
+
+    return step, replicas
+
+
+def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
+    """PyTorch's own: this rank's shard, through DistributedDataParallel."""
+    device = try_devices(k)[rank]
+    net = nn.parallel.DistributedDataParallel(LeNet().to(device))
+    optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
+    X_shard, y_shard = X.tensor_split(k)[rank], y.tensor_split(k)[rank]  # of one size: DDP gives every shard one weight
+
+    def step() -> None:
+        optimizer.zero_grad()
+        criterion(net(X_shard.to(device)), y_shard.to(device)).backward()
+        optimizer.step()
+
+    return step, [list(net.parameters())]
+
+
+class LeNet(nn.Module):
+    """The book's LeNet as a module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params())
+
+    def forward(self, X: Tensor) -> Tensor:
+        return lenet(X, list(self.params))
+
+
+def check_sum(name: str, data: Sequence[Tensor], k: int) -> None:
+    """Raise WrongResult unless each of `data` is the sum of `pattern * 2**r` over k ranks, which float32 holds exactly.
+
+    No other choice of addends has that sum.
+    """
+    for rank, x in enumerate(data):
+        if not torch.equal(x.cpu(), _pattern(len(x)) * (2**k - 1)):
+            raise WrongResult(f"{name} leaves a wrong sum in buffer {rank} of {len(data)}")
+
+
+def check_replicas(name: str, replicas: Sequence[Sequence[Tensor]], expected: Sequence[Tensor]) -> None:
+    """Raise WrongResult unless every replica is, after one step, what one worker has, up to rounding."""
+    for rank, params in enumerate(replicas):
+        if not (far := distance(params, expected)) <= 1e-4:
+            raise WrongResult(f"after a step of LeNet by {name}, replica {rank} is {far:.1e} away from one worker")
+
+
+@cache
+def _pattern(numel: int) -> Tensor:
+    return torch.arange(numel, dtype=torch.float32).remainder_(1009)
+
+
+def _pass(share: Sequence[Tensor]) -> None:
+    for x in share:
+        x.mul_(1.0)
+
+
+def _repeat(case: Callable[[], object], calls: int) -> None:
+    for _ in range(calls):
+        case()
+
+
+def _nothing() -> None:
+    """What a rank other than 0 does while rank 0 works on virtual devices."""

@@ -1,0 +1,219 @@
+"""Tests of d2lpar.cost: the closed forms against rounds that a meter counted, and fitted prices against true ones."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from d2lpar import try_devices
+from d2lpar.collectives import allreduce_naive, allreduce_ring, allreduce_tree
+from d2lpar.cost import PUBLISHED, Link, crossover_bytes, fit_link, naive_s, ring_s, rounds_s, tree_s
+from d2lpar.messages import Meter, exchange
+
+
+LINK = Link(20e-6, 1 / 5e9)
+ALGORITHMS = {"naive": (allreduce_naive, naive_s), "tree": (allreduce_tree, tree_s), "ring": (allreduce_ring, ring_s)}
+links = st.builds(Link, st.floats(1e-9, 1e-2), st.floats(1e-12, 1e-6))
+sizes = [2**i for i in range(10, 27)]  # 1 KB to 64 MB
+
+
+def times(link, sizes_bytes):
+    return [link.alpha_s + n * link.beta_s_per_byte for n in sizes_bytes]
+
+
+# Closed forms
+
+
+@pytest.mark.parametrize("k", range(1, 9))
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_closed_form_is_what_the_metered_rounds_cost(name, k):
+    algorithm, closed_form_s = ALGORITHMS[name]
+    for length in (0, k, 7 * k, 840):  # 840 divides by 1, 2, ..., 8
+        data = [torch.ones(length) for _ in range(k)]
+        with Meter(try_devices(k)) as meter:
+            algorithm(data)
+        for link in (LINK, Link(1.0, 0.0), Link(0.0, 1.0)):
+            expected = closed_form_s(4 * length, k, link)
+            assert rounds_s(meter.rounds, link) == pytest.approx(expected, rel=1e-12, abs=0)
+
+
+def test_the_closed_forms_on_four_devices_by_hand():
+    link = Link(10.0, 0.5)
+    assert naive_s(8, 4, link) == 6 * (10 + 4)
+    assert tree_s(8, 4, link) == 4 * (10 + 4)
+    assert ring_s(8, 4, link) == 6 * (10 + 1)
+    assert tree_s(8, 5, link) == 6 * (10 + 4)
+    assert [f(8, 1, link) for f in (naive_s, tree_s, ring_s)] == [0, 0, 0]
+
+
+def test_where_the_length_does_not_divide_the_longest_chunk_of_each_round_counts():
+    with Meter(try_devices(4)) as meter:
+        allreduce_ring([torch.ones(9) for _ in range(4)])
+    assert rounds_s(meter.rounds, LINK) == pytest.approx(ring_s(4 * 12, 4, LINK), rel=1e-12)
+
+
+def test_in_bytes_alone_the_ring_never_costs_more_than_twice_a_buffer():
+    for k in range(2, 100):
+        assert 1.0 <= ring_s(1.0, k, Link(0.0, 1.0)) < 2.0
+        assert naive_s(1.0, k, Link(0.0, 1.0)) == 2 * (k - 1)
+
+
+# Crossover
+
+
+@pytest.mark.parametrize("link", [LINK, *(published.link for published in PUBLISHED.values())])
+def test_at_the_crossover_tree_and_ring_cost_the_same_below_it_the_tree_less_and_above_it_the_ring(link):
+    for k in range(3, 4097):
+        n = crossover_bytes(k, link)
+        if n == 0:
+            assert ring_s(1e-3, k, link) < tree_s(1e-3, k, link) and ring_s(0, k, link) <= tree_s(0, k, link)
+            continue
+        assert ring_s(n, k, link) == pytest.approx(tree_s(n, k, link), rel=1e-9)
+        assert tree_s(0.999 * n, k, link) < ring_s(0.999 * n, k, link)
+        assert ring_s(1.001 * n, k, link) < tree_s(1.001 * n, k, link)
+
+
+def test_up_to_three_devices_the_tree_saves_no_round_and_never_wins():
+    assert [crossover_bytes(k, LINK) == 0 for k in range(1, 8)] == [True, True, True, False, False, False, False]
+
+
+def test_the_crossover_on_four_devices_by_hand():
+    assert crossover_bytes(4, Link(10.0, 0.5)) == pytest.approx(16.0)  # 4 * (10 + 8) = 6 * (10 + 2)
+
+
+# Rounds
+
+
+def test_a_round_lasts_as_long_as_its_longest_message():
+    assert rounds_s([[10, 30, 20], [5]], Link(1.0, 2.0)) == (1 + 60) + (1 + 10)
+    assert rounds_s([], Link(1.0, 2.0)) == 0
+    assert rounds_s([[0, 0]], Link(1.0, 2.0)) == 1
+
+
+def test_a_bus_takes_turns_for_messages_and_carries_all_their_bytes():
+    rounds, link = [[10, 30, 20], [5]], Link(1.0, 2.0)
+    assert rounds_s(rounds, link, Link(0.5, 0.0)) == (1 + 2 * 0.5 + 60) + (1 + 10)
+    assert rounds_s(rounds, link, Link(0.0, 1.5)) == (1 + 60 * 1.5) + (1 + 10)  # one message: its link is slower
+    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the bus is fast enough
+    assert rounds_s(rounds, link, Link(0.25, 3.0)) == (1 + 0.5 + 180) + (1 + 15)
+
+
+def test_a_bus_makes_the_ring_cost_k_times_its_bytes():
+    k, size = 8, 840 * 4
+    with Meter(try_devices(k)) as meter:
+        allreduce_ring([torch.ones(840) for _ in range(k)])
+    bus_only = rounds_s(meter.rounds, Link(0.0, 0.0), Link(0.0, 1.0))
+    assert bus_only == pytest.approx(2 * (k - 1) * size)
+    assert bus_only == pytest.approx(naive_s(size, k, Link(0.0, 1.0)))
+
+
+def test_a_metered_round_without_messages_is_not_an_error():
+    with Meter(try_devices(2)) as meter:
+        exchange([[torch.ones(1)], [torch.ones(1)]], [], add=True)
+        exchange([[torch.ones(1)], [torch.ones(1)]], [(0, 1, 0)], add=True)
+    assert rounds_s(meter.rounds, Link(0.0, 1.0)) == 4
+
+
+# The fit
+
+
+@pytest.mark.parametrize("link", [LINK, *(published.link for published in PUBLISHED.values())])
+def test_exact_times_of_a_real_link_give_back_both_prices(link):
+    assert fit_link(sizes, times(link, sizes)) == pytest.approx(link, rel=1e-10)
+
+
+@settings(max_examples=100)
+@given(link=links)
+def test_exact_times_of_any_link_give_back_both_prices(link):
+    fitted = fit_link(sizes, times(link, sizes))
+    # Rounding of the times hides a price that is a small part of every one of them
+    largest_share = link.alpha_s / times(link, sizes)[0], 1 - link.alpha_s / times(link, sizes)[-1]
+    for price, true, share in zip(fitted, link, largest_share):
+        if share > 1e-4:
+            assert price == pytest.approx(true, rel=1e-9 / share)
+    assert isinstance(fitted, Link) and all(type(price) is float for price in fitted)
+
+
+def test_two_sizes_are_enough_also_when_repeated_and_in_any_order():
+    link = Link(3.0, 0.5)
+    for n in ([2, 4], [4, 2], [4, 2, 4, 4], np.array([2, 4])):
+        assert fit_link(n, times(link, n)) == pytest.approx(link, rel=1e-12)
+    assert fit_link([0, 4], times(link, [0, 4])) == pytest.approx(link, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_both_prices_survive_noise_of_5_percent_which_plain_least_squares_does_not(seed):
+    n = np.repeat(sizes, 5).astype(float)
+    noisy = np.array(times(LINK, n)) * (1 + 0.05 * np.random.default_rng(seed).standard_normal(len(n)))
+    fitted = fit_link(n, noisy)
+    # 85 times, about half of which tell of either price: standard errors just below 1 %, and a bias of noise squared
+    assert fitted.alpha_s == pytest.approx(LINK.alpha_s, rel=0.04)
+    assert fitted.beta_s_per_byte == pytest.approx(LINK.beta_s_per_byte, rel=0.04)
+
+
+def test_plain_least_squares_misses_the_time_of_1_kb_by_far_more():
+    true, errors, plain_errors = times(LINK, [1024])[0], [], []
+    for seed in range(30):
+        n = np.repeat(sizes, 5).astype(float)
+        noisy = np.array(times(LINK, n)) * (1 + 0.05 * np.random.default_rng(seed).standard_normal(len(n)))
+        plain = np.polyfit(n, noisy, 1)
+        errors.append(abs(times(fit_link(n, noisy), [1024])[0] / true - 1))
+        plain_errors.append(abs(np.polyval(plain, 1024) / true - 1))
+    assert max(errors) < 0.04
+    assert np.mean(plain_errors) > 0.3 and np.mean(plain_errors) > 20 * np.mean(errors)
+
+
+def test_the_squares_of_relative_errors_are_smallest():
+    n, t = np.array([1.0, 10.0, 100.0, 1000.0]), np.array([2.0, 3.5, 10.0, 120.0])
+
+    def loss(link):
+        return sum((np.array(times(link, n)) / t - 1) ** 2)
+
+    best = fit_link(n, t)
+    for alpha_factor, beta_factor in ((1.001, 1), (0.999, 1), (1, 1.001), (1, 0.999)):
+        assert loss(best) < loss(Link(best.alpha_s * alpha_factor, best.beta_s_per_byte * beta_factor))
+
+
+@settings(max_examples=50)
+@given(seed=st.integers(0, 1000), scale=st.sampled_from([1e-9, 1e-3, 7.0, 1e6]))
+def test_other_units_give_the_same_prices_in_other_units(seed, scale):
+    n = np.array(sizes, float)
+    t = np.array(times(LINK, n)) * (1 + 0.05 * np.random.default_rng(seed).standard_normal(len(n)))
+    link, slower, longer = fit_link(n, t), fit_link(n, t * scale), fit_link(n * scale, t)
+    assert slower == pytest.approx((link.alpha_s * scale, link.beta_s_per_byte * scale), rel=1e-8)
+    assert longer == pytest.approx((link.alpha_s, link.beta_s_per_byte / scale), rel=1e-8)
+
+
+@pytest.mark.parametrize("n, t, message", [
+    ([], [], "two or more sizes, got sizes \\[\\] and 0 times"),
+    ([1], [1], "two or more sizes"),
+    ([4, 4, 4], [1, 2, 3], r"got sizes \[4.0, 4.0, 4.0\]"),
+    ([1, 2], [1], r"got sizes \[1.0, 2.0\] and 1 times"),
+    ([1, 2], [1, 2, 3], "and 3 times"),
+    ([1, 2], [1, 0], r"above 0.*\[1.0, 0.0\]"),
+    ([1, 2], [1, -2], "above 0"),
+    ([1, 2], [1, float("nan")], "above 0"),
+])
+def test_what_determines_no_line_is_refused(n, t, message):
+    with pytest.raises(ValueError, match=message):
+        fit_link(n, t)
+
+
+@pytest.mark.parametrize("n, t", [([1, np.nan], [1, 2]), ([1, np.inf], [1, 2]), ([1, 2], [1, np.inf])])
+def test_what_is_no_finite_number_is_refused(n, t):
+    with pytest.raises(ValueError, match="got"):
+        fit_link(n, t)
+
+
+# Published links
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_every_published_link_has_prices_and_says_where_they_are_from(name):
+    link, alpha_source, beta_source = PUBLISHED[name]
+    assert all(math.isfinite(price) and price > 0 for price in link)
+    assert 1e-7 < link.alpha_s < 1e-3 and 1e9 < 1 / link.beta_s_per_byte < 1e12, "seconds and bytes, not others"
+    assert len(alpha_source.strip()) > 5 and len(beta_source.strip()) > 5
