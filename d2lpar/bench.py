@@ -1,7 +1,7 @@
 """`python -m d2lpar bench`: how fast is it here? Every row is a ratio, measured side by side in one run.
 
-A row divides the seconds of what it is compared with by the seconds of ours, repeat by repeat: it says how many times as
-fast ours is. What the processes run is in `d2lpar.ranks`, and what the rows mean is on the page "How fast is it here?".
+A row divides the seconds of what it is compared with by the seconds of ours, repeat by repeat: how many times as fast
+ours is. What the processes run is in `d2lpar.ranks`, and what the rows mean is on the page "How fast is it here?".
 """
 
 from __future__ import annotations

@@ -106,7 +106,8 @@ def allreduce_ring(data: Sequence[Tensor]) -> None:
 def allreduce_blocks(data: Sequence[Tensor]) -> None:
     """`allreduce`, block by block while a block is in cache: the same bits, faster.
 
-    Made for devices that share one memory; one thread per core.
+    Made for devices that share one memory; one thread per core. (Where numbers are
+    NaN so is the sum, but not always with the same bits.)
     Taught in: notebooks/03_allreduce.ipynb
     """
     check_buffers(data)
@@ -122,11 +123,12 @@ def sum_blocks(blocks: Sequence[Sequence[Tensor]]) -> None:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
-    for total, *others in blocks:
-        for rank, piece in enumerate(others, start=1):
-            deliver(rank, 0, piece, total, add=True)
-        for rank in reversed(range(1, len(others) + 1)):  # the latest read is in cache
-            deliver(0, rank, total, others[rank - 1], add=False)
+    for pieces in blocks:
+        last = len(pieces) - 1
+        for rank in range(last):  # the sum is passed along, into a piece just read
+            deliver(rank, rank + 1, pieces[rank], pieces[rank + 1], add=True)
+        for rank in reversed(range(last)):  # back to those that are still in cache
+            deliver(last, rank, pieces[last], pieces[rank], add=False)
 
 
 def allreduce_flat(

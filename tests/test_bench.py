@@ -5,6 +5,7 @@ import math
 import re
 import socket
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -218,8 +219,10 @@ def test_the_bar_follows_the_file_and_the_file_goes_away(tmp_path, monkeypatch):
     bar = Bar()
     with pytest.raises(KeyboardInterrupt), bench._progress(bar, 4) as file:
         file.write_text("0.5000")
+        deadline = time.monotonic() + 20
         while 3.0 not in bar.seen:
-            pass
+            assert time.monotonic() < deadline, "the bar stands still"
+            time.sleep(0.05)
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
