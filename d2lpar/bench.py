@@ -27,10 +27,11 @@ from tqdm import tqdm
 from d2lpar.data import NUM_TRAIN, Batches, DataError, load_data_fashion_mnist
 from d2lpar.devices import ALL_CORES, cores_per_device
 from d2lpar.launch import RankError, run_ranks
-from d2lpar.ranks import ALGORITHMS, BATCH_SIZE, RESNET18, SMALL, Times, WrongResult, measure
+from d2lpar.ranks import ALGORITHMS, BATCH_SIZE, RESNET18, RESNET_REPEATS, SMALL, Times, WrongResult, measure
 from d2lpar.timing import describe_machine, times_interleaved
 
 GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "data")
+NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
 SIZES = {"large": f"{4 * RESNET18 / 1e6:.1f} MB", "small": f"{4 * SMALL / 1e3:.0f} kB"}
 
 
@@ -65,7 +66,7 @@ def bench(quick: bool = False) -> Report:
     start, repeats = time.perf_counter(), 5 if quick else 11
     parts = {2: ("large", "small", "lenet")}
     if not quick:
-        parts |= {4: ("large", "small", "lenet"), 8: ("large", "small")}
+        parts |= {2: ("large", "small", "lenet", "resnet"), 4: ("large", "small", "lenet"), 8: ("large", "small")}
     with (redirect_stdout(StringIO()) as said,
           tqdm(total=1 + sum(parts), bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}", disable=None) as bar):
         bar.set_description("data")
@@ -79,8 +80,8 @@ def bench(quick: bool = False) -> Report:
             with _progress(bar, k) as file, cores_per_device(ALL_CORES):  # the ranks may use the whole machine
                 backend, times = run_ranks(measure, k, names, repeats, ALL_CORES, file, timeout_s=900)[0]
             for name in names:
-                if name == "lenet":
-                    rows += step_rows(k, backend, times[name])
+                if name in NETS:
+                    rows += step_rows(NETS[name], k, backend, times[name])
                 else:
                     rows += allreduce_rows(k, name, backend, times[name])
     rows.sort(key=lambda row: GROUPS.index(row.group))
@@ -122,18 +123,19 @@ def allreduce_rows(k: int, size: str, backend: str, times: Times) -> list[Row]:
     return rows
 
 
-def step_rows(k: int, backend: str, times: Times) -> list[Row]:
-    """LeNet's step on k devices against one device, with its share and with all cores, and against PyTorch's way."""
+def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
+    """A step of `net` on k devices against one device, with its share and with all cores, and against PyTorch's way."""
     gpus = torch.cuda.device_count()
     at_once = min(k, gpus or ALL_CORES)  # devices that work at the same time
     ours = (times, "k devices")
-    rows = [ratio_row("training step", f"{k} devices", "1 device, its share", *ours, "1 device", float(at_once))]
+    what = f"{net}, {k} devices"
+    rows = [ratio_row("training step", what, "1 device, its share", *ours, "1 device", float(at_once))]
     if not gpus:
-        rows.append(ratio_row("training step", f"{k} devices", f"1 device, all {ALL_CORES} cores",
+        rows.append(ratio_row("training step", what, f"1 device, all {ALL_CORES} cores",
                               *ours, "1 device, all cores", at_once / ALL_CORES))
-    rows.append(ratio_row("training step", f"{k} devices", f"DistributedDataParallel, {backend}, {k} processes",
+    rows.append(ratio_row("training step", what, f"DistributedDataParallel, {backend}, {k} processes",
                           *ours, "processes"))
-    if k == 2:
+    if k == 2 and "plain loop" in times:
         rows.append(ratio_row("one replica", "train_batch, 1 device", "a plain loop", times, "1 device", "plain loop",
                               1.0))
     return rows

@@ -23,6 +23,7 @@ from d2lpar.timing import times_interleaved
 
 RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
 BATCH_SIZE, LR = 256, 0.05
+RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 5  # a step takes seconds
 ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
 
 Times = dict[str, list[float]]
@@ -37,7 +38,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, progress:
     """On one rank of a group: its backend, and the seconds of every repeat of each part's cases; rank 0's count.
 
     Args:
-        parts: which of "large", "small" and "lenet".
+        parts: which of "large", "small", "lenet" and "resnet".
         cores: the cores of the machine, as the bench itself found them.
         progress: file in which rank 0 keeps the fraction done.
 
@@ -51,19 +52,20 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, progress:
     set_seed(0)
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
-              "small": partial(allreduce_cases, rank, k, SMALL, calls=20)}
+              "small": partial(allreduce_cases, rank, k, SMALL, calls=20), "resnet": partial(resnet_cases, rank, k)}
     result = {}
     for number, part in enumerate(parts):
         cases, calls = makers[part](), 0
+        times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
 
         def before() -> None:
             nonlocal calls
             if rank == 0:
-                progress.write_text(f"{(number + calls / len(cases) / (repeats + 2)) / len(parts):.4f}")
+                progress.write_text(f"{(number + calls / len(cases) / (times + warmup)) / len(parts):.4f}")
             calls += 1
             sleep_until_all_are_here()
 
-        result[part] = times_interleaved(cases, repeats, 2, try_devices(k) if rank == 0 else (), before)
+        result[part] = times_interleaved(cases, times, warmup, try_devices(k) if rank == 0 else (), before)
     return dist.get_backend(), result
 
 
@@ -94,9 +96,7 @@ def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> dict[str, 
 
 def lenet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
     """One step of LeNet: a plain loop, one device, one with all cores, k devices, and DistributedDataParallel."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.rand(BATCH_SIZE, 1, 28, 28, generator=generator)
-    y = torch.randint(10, (BATCH_SIZE,), generator=generator)
+    X, y = _minibatch(BATCH_SIZE)
     expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
     makers = {"processes": partial(ddp_step, X, y, rank, k), "plain loop": partial(plain_step, X, y),
               "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
@@ -105,7 +105,28 @@ def lenet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
     for name, make in makers.items():
         cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
         cases[name]()
-        check_replicas(name, replicas, expected)
+        check_replicas(f"LeNet by {name}", replicas, expected)
+    return cases
+
+
+def resnet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
+    """One step of ResNet-18: one device, one with all cores, k devices, and DistributedDataParallel.
+
+    With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against the
+    other.
+    """
+    X, y = _minibatch(RESNET_BATCH_SIZE)
+    makers = {"processes": partial(resnet_ddp_step, X, y, rank, k), "1 device": partial(resnet_step, X, y, 1),
+              "k devices": partial(resnet_step, X, y, k),
+              "1 device, all cores": partial(resnet_step, X, y, 1, ALL_CORES)}
+    cases, after = {}, {}
+    for name, make in makers.items():
+        cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
+        cases[name]()
+        after[name] = [[p.detach().clone() for p in params] for params in replicas]
+    if rank == 0:
+        check_replicas("ResNet-18 by k devices", after["k devices"], after["processes"][0], 1e-3)
+        check_replicas("ResNet-18 by 1 device, all cores", after["1 device, all cores"], after["1 device"][0], 1e-3)
     return cases
 
 
@@ -140,8 +161,12 @@ def device_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
 
 def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """PyTorch's own: this rank's shard, through DistributedDataParallel."""
+    return _ddp_step(LeNet(), X, y, rank, k)
+
+
+def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     device = try_devices(k)[rank]
-    net = nn.parallel.DistributedDataParallel(LeNet().to(device))
+    net = nn.parallel.DistributedDataParallel(net.to(device))
     optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
     X_shard, y_shard = X.tensor_split(k)[rank], y.tensor_split(k)[rank]  # of one size: DDP gives every shard one weight
 
@@ -151,6 +176,44 @@ def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
         optimizer.step()
 
     return step, [list(net.parameters())]
+
+
+def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
+    """ResNet-18 on k devices of so many cores each, through the book's DataParallel."""
+    from d2lpar.parallel import DataParallel
+
+    devices = try_devices(k)
+    net = _resnet().to(devices[0])
+    parallel = DataParallel(net, devices)
+    optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
+
+    def step() -> None:
+        before = torch.get_num_threads()
+        torch.set_num_threads(ALL_CORES)  # for the caller's loss and update, as in a program of its own
+        with cores_per_device(cores):
+            optimizer.zero_grad()
+            criterion(parallel(X.to(devices[0])), y.to(devices[0])).backward()
+            optimizer.step()
+        torch.set_num_threads(before)
+
+    return step, [list(net.parameters())]
+
+
+def resnet_ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
+    """ResNet-18 through DistributedDataParallel, this rank's shard."""
+    return _ddp_step(_resnet(), X, y, rank, k)
+
+
+def _resnet() -> nn.Module:
+    from d2lpar.concise import resnet18
+
+    torch.manual_seed(0)
+    return resnet18(10)
+
+
+def _minibatch(size: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(size, 1, 28, 28, generator=generator), torch.randint(10, (size,), generator=generator)
 
 
 class LeNet(nn.Module):
@@ -174,11 +237,12 @@ def check_sum(name: str, data: Sequence[Tensor], k: int) -> None:
             raise WrongResult(f"{name} leaves a wrong sum in buffer {rank} of {len(data)}")
 
 
-def check_replicas(name: str, replicas: Sequence[Sequence[Tensor]], expected: Sequence[Tensor]) -> None:
+def check_replicas(name: str, replicas: Sequence[Sequence[Tensor]], expected: Sequence[Tensor],
+                   tolerance: float = 1e-4) -> None:
     """Raise WrongResult unless every replica is, after one step, what one worker has, up to rounding."""
     for rank, params in enumerate(replicas):
-        if not (far := distance(params, expected)) <= 1e-4:
-            raise WrongResult(f"after a step of LeNet by {name}, replica {rank} is {far:.1e} away from one worker")
+        if not (far := distance(params, expected)) <= tolerance:
+            raise WrongResult(f"after a step of {name}, replica {rank} is {far:.1e} away from what it should be")
 
 
 @cache

@@ -59,7 +59,7 @@ def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_h
     monkeypatch.setattr(bench, "ALL_CORES", cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     names = {"k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
-    rows = bench.step_rows(k, "gloo", {name: [float(s)] * 3 for name, s in names.items()})
+    rows = bench.step_rows("LeNet", k, "gloo", {name: [float(s)] * 3 for name, s in names.items()})
     assert [row.limit for row in rows] == limits
     ratios = [2, 3, 4, 2.5] if not gpus else [2, 4, 2.5]  # a GPU has no other kind
     assert [row.ratio for row in rows] == ratios[:len(limits)]
@@ -103,7 +103,7 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, mon
         return lambda: (step(), replicas[-1][0].data.mul_(1.001)), replicas
 
     monkeypatch.setattr(ranks, broken, wrong_step)
-    with pytest.raises(WrongResult, match="after a step of LeNet by .* away from one worker"):
+    with pytest.raises(WrongResult, match="after a step of LeNet by .* away from what it should be"):
         ranks.lenet_cases(0, 2)
 
 

@@ -1,9 +1,14 @@
-"""Tests of d2lpar.models: LeNet as a function is the familiar module, and its fresh parameters are what is promised."""
+"""Tests of d2lpar.models: LeNet as a function is the familiar module, and its fresh parameters are what is promised.
+
+ResNet-18 is the one of Dive into Deep Learning, at any width.
+"""
 
 import pytest
 import torch
+from d2l import torch as d2l
 from torch import nn
 
+from d2lpar.concise import resnet18
 from d2lpar.models import lenet, lenet_params, loss
 
 
@@ -62,3 +67,47 @@ def test_the_default_scale_keeps_the_signal_and_the_historic_one_loses_it():
 def test_the_loss_gives_one_number_per_example():
     scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
     torch.testing.assert_close(loss(scores, torch.tensor([0, 1])), torch.full((2,), 2.0).log())
+
+
+@pytest.fixture
+def d2l_resnet():
+    return d2l.resnet18(10, 1)
+
+
+def test_resnet18_has_the_layers_of_d2ls_under_the_same_names(d2l_resnet):
+    net = resnet18(10)
+    assert sum(p.numel() for p in net.parameters()) == 11_175_818
+    own, theirs = ({name: (x.shape, x.dtype) for name, x in m.state_dict().items()} for m in (net, d2l_resnet))
+    assert list(own.items()) == list(theirs.items())
+    assert [(name, type(m)) for name, m in net.named_modules()] == [(n, type(m)) for n, m in d2l_resnet.named_modules()]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_resnet18_gives_the_bits_of_d2ls_for_the_same_weights(d2l_resnet, training):
+    net = resnet18(10)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for x in d2l_resnet.state_dict().values():
+            if x.is_floating_point() and x.dim() == 1:  # scales, biases and statistics that are no ones and zeros
+                x.uniform_(0.5, 1.5, generator=generator)
+    net.load_state_dict(d2l_resnet.state_dict())
+    X = torch.rand(3, 1, 28, 28, generator=generator)
+    with torch.no_grad():
+        scores = net.train(training)(X)
+        assert scores.shape == (3, 10) and scores.std() > 0
+        assert torch.equal(scores, d2l_resnet.train(training)(X))
+    for own, theirs in zip(net.buffers(), d2l_resnet.buffers(), strict=True):
+        assert torch.equal(own, theirs)
+
+
+@pytest.mark.parametrize("classes, channels, width, size", [
+    (10, 1, 4, (28, 28)), (7, 3, 16, (32, 32)), (10, 1, 4, (29, 31)), (2, 2, 5, (9, 1))])
+def test_resnet18_takes_any_width_and_size_and_number_of_channels(classes, channels, width, size):
+    net = resnet18(classes, channels, width).eval()
+    sizes = []
+    for stage in range(1, 5):
+        block = net.get_submodule(f"resnet_block{stage}")
+        block.register_forward_hook(lambda m, x, out: sizes.append(tuple(out.shape)))
+    assert net(torch.rand(2, channels, *size)).shape == (2, classes)
+    height, columns = size
+    assert sizes == [(2, width * 2**s, -(-height // 2**s), -(-columns // 2**s)) for s in range(4)]

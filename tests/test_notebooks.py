@@ -222,6 +222,22 @@ def allreduce_halving(data):
                  " if link.beta_s_per_byte > bus.beta_s_per_byte else float('inf')",
                  "def ring_from(k, link, bus): return (k - 1) * bus.alpha_s / abs(link.beta_s_per_byte - bus.beta_s_per_byte + 1e-30)",
                  "def ring_from(k, link, bus): return float('inf')"],
+    "ex-updates": ["def epochs_for_same_updates(num_examples, b, k, num_epochs): return num_epochs",
+                   "def epochs_for_same_updates(num_examples, b, k, num_epochs): return k * num_epochs"],
+    "ex-unequal": ["def split_by_speed(n, speeds): return [n // len(speeds)] * len(speeds)",
+                   "def split_by_speed(n, speeds): return [n - n // len(speeds) * (len(speeds) - 1)]"
+                   " + [n // len(speeds)] * (len(speeds) - 1)",
+                   "def split_by_speed(n, speeds): return [n * speed / sum(speeds) for speed in speeds]"],
+    "ex-mean-loss": ["""
+def mean_loss(replicas, devices, data_iter):
+    means = [nn.functional.cross_entropy(replicas[0](X), y).item() for X, y in data_iter]
+    return sum(means) / len(means)""",
+                     """
+def mean_loss(replicas, devices, data_iter):
+    def mean(replica, X, y):
+        return nn.functional.cross_entropy(replica(X), y).item() * len(y) if len(y) else 0.0
+
+    return sum(sum(run_on_devices(mean, replicas, *split_batch(X, y, devices))) for X, y in data_iter)"""],
     "ex-accuracy": ["""
 def evaluate_accuracy_on(device_params, devices, data_iter):
     parts = [[(s, t) for s, t in zip(*split_batch(X, y, devices))] for X, y in data_iter]

@@ -1,0 +1,305 @@
+"""Tests of d2lpar.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
+
+import re
+
+import pytest
+import torch
+from torch import nn
+
+from d2lpar import concise, data
+from d2lpar.concise import count_right, evaluate_accuracy_gpus, init_weights, initialize, train_net
+from d2lpar.parallel import DataParallel
+from d2lpar.scratch import split_batch
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_core(request, monkeypatch):
+    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
+    if "gpu" not in request.keywords:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(cores)
+
+
+def convnet():
+    return nn.Sequential(nn.Conv2d(1, 6, 5, stride=3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(384, 10))
+
+
+def bits(net):
+    return [x.clone() for x in net.state_dict().values()]
+
+
+def same(a, b):
+    return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+# The start
+
+
+def test_weights_of_linear_and_convolutional_layers_are_drawn_and_nothing_else_is_touched():
+    class Special(nn.Linear):
+        pass
+
+    net = nn.Sequential(nn.Conv2d(8, 20, 5), nn.BatchNorm2d(20), nn.Linear(80, 50), Special(80, 50),
+                        nn.Conv1d(8, 20, 5), nn.Embedding(60, 60), nn.Linear(3, 3, bias=False))
+    with torch.no_grad():
+        for x in net.state_dict().values():
+            x.fill_(7)
+    net.apply(init_weights)
+    drawn = {"0.weight", "2.weight", "6.weight"}
+    for name, x in net.state_dict().items():
+        if name not in drawn:
+            assert torch.equal(x, torch.full_like(x, 7)), name
+    for name in ("0.weight", "2.weight"):  # 4,000 numbers: 5 sigma
+        assert net.state_dict()[name].std().item() == pytest.approx(0.01, rel=0.06)
+        assert net.state_dict()[name].mean().item() == pytest.approx(0, abs=8e-4)
+    assert net[6].weight.abs().max() < 0.1
+
+
+def test_a_fresh_start_forgets_all_that_training_left():
+    fresh, used = convnet(), convnet()
+    used[0].weight.requires_grad_(False)
+    trainer = torch.optim.SGD([p for p in used.parameters() if p.requires_grad], 0.1)
+    for _ in range(3):
+        used(torch.rand(4, 1, 28, 28)).square().sum().backward()
+        trainer.step()
+    assert used[1].num_batches_tracked == 3
+    initialize(fresh)
+    initialize(used)
+    assert same(bits(used), bits(fresh))
+    assert used[1].num_batches_tracked == 0 and not used[1].running_mean.any() and (used[1].running_var == 1).all()
+    assert [p.requires_grad for p in used.parameters()] == [False] + [True] * 5 and used.training
+    assert used[-1].weight.std().item() == pytest.approx(0.01, rel=0.06)  # 3,840 numbers: 5 sigma
+    assert used[-1].bias.any()  # as PyTorch makes them: not zero
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
+    nets = [convnet() for _ in range(4)]
+    for net, seed in zip(nets, (5, 5, 6, 0)):
+        initialize(net, seed)
+    assert same(bits(nets[0]), bits(nets[1]))
+    for name in ("0.weight", "0.bias", "4.weight"):
+        assert not torch.equal(nets[0].state_dict()[name], nets[2].state_dict()[name])
+    default = convnet()
+    initialize(default)
+    assert same(bits(default), bits(nets[3]))
+
+
+def test_a_start_leaves_the_global_random_generator_alone():
+    net, before = convnet(), torch.get_rng_state()
+    initialize(net)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_start_on_a_machine_with_two_gpus_keeps_their_generators_too_and_warns_of_nothing(monkeypatch):
+    restored = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state of {device}")
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda value, device: restored.append((device, value)))
+    initialize(nn.Linear(2, 2))
+    assert restored == [(0, "state of 0"), (1, "state of 1")]
+
+
+# The accuracy
+
+
+def judge():
+    """A net that training mode would spoil, images, labels that it gets right or wrong, and the right share."""
+    generator = torch.Generator().manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(12), nn.Dropout(0.8), nn.Linear(12, 10)).double()
+    net[1].running_mean.normal_(generator=generator)
+    net[1].running_var.uniform_(0.1, 2, generator=generator)
+    X = torch.rand(37, 1, 3, 4, dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        predicted = net.eval()(X).argmax(1)
+    net.train()
+    y = torch.where(torch.arange(37) % 3 == 0, predicted, (predicted + 1) % 10)
+    y[:5] = predicted[:5]  # more right ones in front, so that a mean over batches would show
+    right = (y == predicted).sum().item()
+    assert right == 16
+    return net, X, y, right / 37
+
+
+def batches(X, y, size):
+    return list(zip(X.split(size), y.split(size)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 16, 37])
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+def test_the_accuracy_is_exactly_that_of_one_device(k, size):
+    net, X, y, share = judge()
+    assert evaluate_accuracy_gpus(DataParallel(net, [CPU] * k), batches(X, y, size)) == share
+    assert evaluate_accuracy_gpus(net, batches(X, y, size), devices=[CPU] * k) == share
+
+
+def test_a_plain_module_is_evaluated_where_it_is_and_torchs_data_parallel_too(monkeypatch):
+    net, X, y, share = judge()
+    asked = []
+    monkeypatch.setattr(concise, "count_right", lambda net, X, y: asked.append(net) or count_right(net, X, y))
+    assert evaluate_accuracy_gpus(net, batches(X, y, 16)) == share
+    assert evaluate_accuracy_gpus(nn.DataParallel(net), batches(X, y, 16)) == share
+    assert all(module is net for module in asked)  # not torch's, which would scatter again
+
+
+def test_the_devices_are_those_of_the_data_parallel_unless_others_are_given():
+    net, X, y, share = judge()
+    numbers = []
+
+    def split(X, y, devices):
+        numbers.append(len(devices))
+        return split_batch(X, y, devices)
+
+    for parallel in (DataParallel(net, [CPU] * 3), net, nn.DataParallel(net)):
+        evaluate_accuracy_gpus(parallel, batches(X, y, 37), split)
+        evaluate_accuracy_gpus(parallel, batches(X, y, 37), split, [CPU] * 2)
+    assert numbers == [3, 2, 1, 2, 1, 2]
+
+
+def test_a_split_of_the_readers_own_is_used():
+    net, X, y, share = judge()
+
+    def all_to_the_last(X, y, devices):
+        assert devices == [CPU] * 3
+        return [X[:0], X[:0], X], [y[:0], y[:0], y]
+
+    def only_right_ones(X, y, devices):
+        return [X[:1]] * 3, [y[:1]] * 3
+
+    parallel = DataParallel(net, [CPU] * 3)
+    assert evaluate_accuracy_gpus(parallel, batches(X, y, 16), all_to_the_last) == share
+    assert evaluate_accuracy_gpus(parallel, batches(X, y, 37), split_f=only_right_ones) == 3 / 37
+
+
+def test_count_right_counts_also_an_empty_shard():
+    net, X, y, share = judge()
+    assert count_right(net.eval(), X, y) == 16 and count_right(net, X[:0], y[:0]) == 0
+    assert type(count_right(net, X, y)) is int
+    net[0].register_forward_hook(lambda m, x, out: 1 / len(out))  # some nets cannot do without an example
+    assert count_right(net, X[:0], y[:0]) == 0
+
+
+@pytest.mark.parametrize("fails", [None, "net", "split"])
+@pytest.mark.parametrize("training", ["all", "none", "some"])
+def test_every_layer_stays_in_its_mode_also_after_a_fault(training, fails):
+    net, X, y, share = judge()
+    net.train(training != "none")
+    if training == "some":
+        net[1].eval()  # a frozen BatchNorm
+    modes = [m.training for m in net.modules()]
+    parallel = DataParallel(net, [CPU] * 3)
+    parallel.training = not net.training  # its own flag says nothing about the module
+    before, seen = bits(net), []
+    if fails == "net":
+        X = X[..., :3]
+    if fails == "split":
+        with pytest.raises(ZeroDivisionError):
+            evaluate_accuracy_gpus(parallel, batches(X, y, 16), lambda X, y, devices: 1 / 0)
+    elif fails == "net":
+        with pytest.raises(RuntimeError) as error:
+            evaluate_accuracy_gpus(parallel, batches(X, y, 16))
+        assert error.value.__notes__ == ["raised on rank 0 of 3 devices"]
+    else:
+        net[0].register_forward_hook(lambda m, x, out: seen.append((m.training, torch.is_grad_enabled())))
+        assert evaluate_accuracy_gpus(parallel, batches(X, y, 16)) == share
+        assert set(seen) == {(False, False)} and len(seen) == 9
+    assert [m.training for m in net.modules()] == modes
+    assert same(bits(net), before) and all(p.grad is None for p in net.parameters())
+    assert torch.is_grad_enabled()
+
+
+# A whole training
+
+
+@pytest.fixture
+def small_data(monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    monkeypatch.delenv("D2LPAR_FULL", raising=False)
+    monkeypatch.setattr(data, "NUM_TRAIN", 140)
+    monkeypatch.setattr(data, "NUM_TEST", 70)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_training_learns_gives_its_record_and_prints_a_line_per_epoch(small_data, capsys, k):
+    net = convnet()
+    training = train_net(net, k, 32, 0.2, num_epochs=4)
+    assert len(training.epoch_s) == len(training.accuracies) == 4
+    assert all(seconds > 0 for seconds in training.epoch_s)
+    assert training.accuracies[-1] > 0.5  # by chance 0.1; over 15 seeds 0.64 and more
+    assert net[1].num_batches_tracked == 4 * 5  # on every batch in training mode, at no test image
+    assert all(p.requires_grad for p in net.parameters())
+    assert evaluate_accuracy_gpus(net, data.load_data_fashion_mnist(32)[1]) == training.accuracies[-1]
+    source, *epochs, closing = capsys.readouterr().out.splitlines()[:6]
+    assert source.startswith("STAND-IN images, not Fashion-MNIST, 140 training and 70 test images")
+    for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
+        assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
+    places = r"\[" + ", ".join(["cpu"] * k) + r"\]"
+    words = rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch on {places}: {k} virtual device.*"
+    assert re.fullmatch(words, closing)
+
+
+@pytest.mark.parametrize("k, bound", [(1, 0), (2, 1e-5), (3, 1e-5)])
+def test_training_is_plain_sgd_on_the_mean_loss_from_the_fresh_start(small_data, k, bound):
+    def plain_net():
+        return nn.Sequential(nn.Conv2d(1, 6, 5, stride=3), nn.Tanh(), nn.Flatten(), nn.Linear(384, 10))
+
+    net, oracle = plain_net(), plain_net()
+    training = train_net(net, k, 32, 0.2, num_epochs=2, seed=3)
+    initialize(oracle)
+    train_iter, test_iter = data.load_data_fashion_mnist(32, seed=3)
+    trainer = torch.optim.SGD(oracle.parameters(), 0.2)
+    for _ in range(2):
+        for X, y in train_iter:
+            trainer.zero_grad()
+            nn.functional.cross_entropy(oracle(X), y).backward()
+            trainer.step()
+    for p, q in zip(net.parameters(), oracle.parameters()):
+        assert (p - q).norm() <= bound * q.norm()  # sums in another order in float32, ten steps
+    if k == 1:
+        assert training.accuracies[-1] == evaluate_accuracy_gpus(oracle, test_iter)
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data, k):
+    net, results = convnet().eval(), []
+    for seed in (0, 0, 1):
+        training = train_net(net, k, 32, 0.2, num_epochs=2, seed=seed)
+        results.append((training.accuracies, bits(net)))
+    assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
+    assert not same(results[0][1], results[2][1])
+
+
+def test_training_and_evaluation_use_all_devices(small_data):
+    net, sizes = convnet().eval(), {True: [], False: []}  # a reader may have looked at it last
+    net[0].register_forward_hook(lambda m, X, out: sizes[net.training].append(len(out)))
+    train_net(net, 3, 70, 0.2, num_epochs=1)
+    assert sorted(sizes[True]) == [23, 23, 23, 23, 24, 24] and sorted(sizes[False]) == [23, 23, 24]
+
+
+def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypatch, capsys):
+    clock = [0.0]
+
+    def slow_evaluation(*args):
+        clock[0] += 100
+        return 0.5
+
+    monkeypatch.setattr(concise, "evaluate_accuracy_gpus", slow_evaluation)
+    monkeypatch.setattr(concise, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + len(devices)))
+    monkeypatch.setattr(concise.time, "perf_counter", lambda: clock[0])
+    training = train_net(convnet(), 2, 70, 0.1, num_epochs=3)
+    assert training.epoch_s == [2, 2, 2] and training.accuracies == [0.5] * 3
+    assert "test acc 0.50, 2.0 s/epoch on" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_on_gpus_too_the_accuracy_is_that_of_one_device_and_training_learns(small_data):
+    net, X, y, share = judge()
+    gpu = torch.device("cuda", 0)
+    count = torch.cuda.device_count()
+    for parallel in (DataParallel(net.to(gpu), [0, 1, 2]), net, nn.DataParallel(net, list(range(count)))):
+        assert evaluate_accuracy_gpus(parallel, batches(X, y, 16)) == share
+    assert train_net(convnet(), count + 1, 32, 0.2, num_epochs=4).accuracies[-1] > 0.5

@@ -1,0 +1,916 @@
+"""Tests of d2lpar.parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
+
+Where each replica sees only its shard (BatchNorm in training), the oracle is a plain loop over copies of the module.
+"""
+
+import copy
+import gc
+import hashlib
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
+
+from d2lpar.concise import resnet18
+from d2lpar.devices import run_on_devices, try_devices
+from d2lpar.parallel import DataParallel, gather, replicate, scatter
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def one_core(request, monkeypatch):
+    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
+    if "gpu" not in request.keywords:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(cores)
+
+
+def rand(*shape, seed=0, dtype=torch.float64):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype) - 0.5
+
+
+class Apply(nn.Module):
+    """A function of this module and its inputs as the forward pass; parameters by name."""
+
+    def __init__(self, fn, **params):
+        super().__init__()
+        self.fn = fn
+        for name, p in params.items():
+            setattr(self, name, nn.Parameter(p))
+
+    def forward(self, *args, **kwargs):
+        return self.fn(self, *args, **kwargs)
+
+
+def known(net):
+    """Parameters and running statistics that are no zeros and ones, the same on every machine."""
+    with torch.no_grad():
+        for n, x in enumerate(net.state_dict().values()):
+            if x.is_floating_point():
+                x.copy_(rand(*x.shape, seed=n, dtype=x.dtype) + 0.6 * (x.dim() < 2))  # a variance is above zero
+    return net
+
+
+def mlp(dtype=torch.float64):
+    return known(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype))
+
+
+def convnet(dtype=torch.float64):
+    return known(nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).to(dtype))
+
+
+def weighted(out):
+    """A loss in which every entry of every float output counts differently."""
+    floats = [x for x in pytree.tree_leaves(out) if x.requires_grad]
+    return sum((x * rand(*x.shape, seed=50 + n, dtype=x.dtype)).sum() for n, x in enumerate(floats))
+
+
+def gradients(module):
+    return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
+
+
+def state(module):
+    """Everything that a call could change, by value."""
+    return [x.detach().clone() for x in (*module.parameters(), *module.buffers())], gradients(module)
+
+
+def same(a, b):
+    """Whether two nested lists hold the same bits."""
+    (a, a_nesting), (b, b_nesting) = pytree.tree_flatten(a), pytree.tree_flatten(b)
+    return a_nesting == b_nesting and all(
+        torch.equal(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) else x is y
+        for x, y in zip(a, b))
+
+
+def assert_close(a, b, bound=1e-12):
+    (a, a_nesting), (b, b_nesting) = pytree.tree_flatten(a), pytree.tree_flatten(b)
+    assert a_nesting == b_nesting
+    for x, y in zip(a, b):
+        if y is None:
+            assert x is None
+        elif not y.is_floating_point():
+            assert torch.equal(x, y)
+        else:
+            assert x is not None and x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
+            assert (x - y).norm() <= bound * y.norm()
+
+
+def fresh(inputs):
+    """The inputs as leaves of their own, so that their gradients can be told apart."""
+    return pytree.tree_map_only(torch.Tensor, lambda x: x.detach().clone().requires_grad_(x.requires_grad), inputs)
+
+
+def check_equals_plain(module, k, *inputs, **kwargs):
+    """Outputs, gradients of parameters and of inputs, and buffers; the gradients, for use in a test."""
+    results = []
+    module.zero_grad()
+    for net, wrap in [(copy.deepcopy(module), lambda net: net), (module, lambda net: DataParallel(net, [CPU] * k))]:
+        args, kw = fresh((inputs, kwargs))
+        out = wrap(net)(*args, **kw)
+        weighted(out).backward()
+        of_inputs = [x.grad for x in pytree.tree_leaves((args, kw)) if isinstance(x, torch.Tensor) and x.requires_grad]
+        results.append((pytree.tree_map(torch.Tensor.detach, out), gradients(net), of_inputs, list(net.buffers())))
+    plain, parallel = results
+    assert any(grad is not None and grad.norm() > 0 for grad in [*plain[1], *plain[2]])
+    assert_close(parallel, plain)
+    return parallel[1]
+
+
+def loop_over_shards(module, X, k):
+    """The oracle: copies of `module`, one after the other, each on its shard. Outputs, summed gradients, the copies."""
+    copies = [copy.deepcopy(module) for _ in range(k)]
+    outputs = [net(shard) for net, shard in zip(copies, X.tensor_split(k))]
+    out = torch.cat(outputs)
+    weighted(out).backward()
+    sums = [sum(p.grad for p in params[1:]) + params[0].grad if k > 1 else params[0].grad
+            for params in zip(*(net.parameters() for net in copies))]
+    return out, sums, copies
+
+
+# The same outputs and gradients as the plain module
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 7, 16])
+def test_outputs_and_gradients_are_the_plain_modules_for_every_batch_size(k, batch_size):
+    check_equals_plain(mlp(), k, rand(batch_size, 6).requires_grad_())
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_a_batchnorm_net_in_eval_mode_is_the_plain_one_and_keeps_its_statistics(k):
+    net = convnet().eval()
+    before = [b.clone() for b in net.buffers()]
+    check_equals_plain(net, k, rand(7, 1, 6, 6))
+    assert same(list(net.buffers()), before)
+    assert not any(m.training for m in net.modules())
+
+
+def test_the_resnet_of_the_chapter_is_the_plain_one_in_eval_mode():
+    check_equals_plain(known(resnet18(10, width=4).double()).eval(), 3, rand(7, 1, 16, 16))
+
+
+def test_an_empty_batch_is_what_the_plain_module_makes_of_it():
+    net = mlp()
+    out = DataParallel(net, [CPU] * 3)(rand(0, 6))
+    assert out.shape == (0, 3)
+    out.sum().backward()
+    assert not any(p.grad.any() for p in net.parameters())
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_batchnorm_in_training_sees_only_its_shard_and_the_buffers_are_replica_0s(k):
+    X, net = rand(7, 1, 6, 6), convnet()
+    tracked = net[1].num_batches_tracked.item()
+    out, sums, copies = loop_over_shards(net, X, k)
+    own = DataParallel(net, [CPU] * k)(X)
+    weighted(own).backward()
+    assert torch.equal(own, out)  # the same arithmetic on the same numbers
+    assert_close(gradients(net), sums)
+    assert same(list(net.buffers()), list(copies[0].buffers()))
+    assert net[1].num_batches_tracked == tracked + 1
+    assert k == 1 or not same(list(net.buffers()), list(copies[1].buffers()))
+    assert all(m.training for m in net.modules())
+
+
+def test_a_frozen_parameter_gets_no_gradient():
+    net = mlp()
+    net[0].weight.requires_grad_(False)
+    assert check_equals_plain(net, 3, rand(7, 6).requires_grad_())[0] is None
+
+
+def test_flags_changed_between_two_calls_count_from_the_next_call_on():
+    net = mlp()
+    parallel, X = DataParallel(net, [CPU] * 2), rand(5, 6)
+    parallel(X).sum().backward()
+    net.zero_grad()
+    net[0].requires_grad_(False)
+    parallel(X).sum().backward()
+    assert [grad is None for grad in gradients(net)] == [True, True, False, False]
+    net[0].requires_grad_(True)
+    check_equals_plain(net, 2, X)
+
+
+@pytest.mark.parametrize("change", ["freeze", "replace"])
+def test_a_change_between_forward_and_backward_does_not_mix_the_gradients_up(change):
+    net, X = mlp(), rand(5, 6)
+    params = list(net.parameters())
+    oracle = torch.autograd.grad(weighted(net(X)), params)
+    loss = weighted(DataParallel(net, [CPU] * 2)(X))
+    if change == "freeze":
+        net[0].requires_grad_(False)
+    else:
+        net[0] = nn.Linear(6, 8).double()
+    loss.backward()
+    assert_close([p.grad for p in params[2:]], list(oracle[2:]))
+    if change == "replace":  # what a frozen parameter still gets is left open
+        assert_close([p.grad for p in params[:2]], list(oracle[:2]))
+
+
+def test_a_tied_parameter_gets_the_gradient_of_both_its_uses():
+    net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)).double()
+    net[2].weight = net[0].weight
+    assert len(check_equals_plain(net, 3, rand(7, 6))) == 3
+    assert net[2].weight is net[0].weight
+
+
+def test_a_parameter_that_no_replica_uses_has_no_gradient():
+    net = Apply(lambda m, x: x * m.used, used=rand(6), unused=rand(6))
+    assert check_equals_plain(net, 3, rand(7, 6))[1] is None
+
+
+@pytest.mark.parametrize("user", [0, 1, 2])
+def test_a_parameter_that_one_replica_uses_gets_its_gradient(user):
+    net = Apply(lambda m, x: x * m.a + (m.b if x[0, 0] == user else 0), a=rand(2), b=rand(2))
+    X = torch.arange(3.0, dtype=torch.float64).repeat_interleave(2)[:, None].expand(6, 2)
+    weighted(DataParallel(net, [CPU] * 3)(X)).backward()
+    factors = rand(6, 2, seed=50)
+    assert_close(gradients(net), [(factors * X).sum(0), factors[2 * user:2 * user + 2].sum(0)])
+
+
+@pytest.mark.parametrize("user", [0, 1, 2])
+def test_an_output_that_depends_on_a_parameter_in_one_replica_only_has_a_gradient(user):
+    net = Apply(lambda m, x: x * m.w if x[0, 0] == user else x * 2, w=rand(2))
+    X = torch.arange(3.0, dtype=torch.float64).repeat_interleave(2)[:, None].expand(6, 2) + 0
+    weighted(DataParallel(net, [CPU] * 3)(X)).backward()
+    assert_close(net.w.grad, (rand(6, 2, seed=50) * X)[2 * user:2 * user + 2].sum(0))
+
+
+def test_parameters_whose_gradients_are_one_tensor_in_a_replica_are_summed_apart():
+    net = Apply(lambda m, x: x.mean() + m.a + m.b, a=rand(), b=rand())
+    out = DataParallel(net, [CPU] * 3)(rand(7, 6))
+    out.retain_grad()
+    (out * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert [net.a.grad.item(), net.b.grad.item()] == [111, 111]
+    assert out.grad.tolist() == [1, 10, 100]  # an incoming gradient is not ours to change
+    net.a.grad.zero_()
+    assert net.b.grad == 111
+
+
+def test_gradients_accumulate_on_the_modules_own_parameters():
+    net, X = mlp(), rand(7, 6)
+    params = list(net.parameters())
+    parallel = DataParallel(net, [CPU] * 3)
+    weighted(parallel(X)).backward()
+    once, places = gradients(net), [p.grad for p in params]
+    weighted(parallel(X)).backward()
+    assert_close(gradients(net), [2 * grad for grad in once])
+    assert all(p is q and p.grad is place for p, q, place in zip(net.parameters(), params, places))
+    assert all(p.is_leaf for p in params)
+
+
+def test_the_gradients_are_summed_in_rank_order():
+    big = torch.tensor([1e16, 1.0, -1e16, 1.0], dtype=torch.float64)[:, None]
+    net = Apply(lambda m, x: x * m.w, w=torch.ones(1, dtype=torch.float64))
+    DataParallel(net, [CPU] * 4)(big).sum().backward()
+    assert net.w.grad.item() == 1.0  # ((1e16 + 1) - 1e16) + 1; in another order 0 or 2
+
+
+def test_a_hook_on_a_parameter_sees_the_whole_gradient_once():
+    net, seen = mlp(), []
+    net[0].weight.register_hook(lambda grad: seen.append(grad.clone()) or grad * 2)
+    X, plain = rand(7, 6), mlp()
+    whole = torch.autograd.grad(weighted(plain(X)), plain[0].weight)[0]
+    weighted(DataParallel(net, [CPU] * 2)(X)).backward()
+    assert len(seen) == 1
+    assert_close([seen[0], net[0].weight.grad], [whole, 2 * whole])
+
+
+# Any inputs and outputs
+
+
+def test_inputs_by_keyword_nested_and_of_any_kind():
+    def fn(m, pair, *, extra, scale, name, flag=None):
+        (a, b), (c,) = pair
+        return torch.tanh(a * m.w) * scale + b * extra["d"][0] + c[:, None] if name == "ja" and flag is None else None
+
+    leaves = [rand(7, 6, seed=n).requires_grad_() for n in range(3)]
+    net = Apply(fn, w=rand(6))
+    check_equals_plain(net, 3, ((leaves[0], leaves[1]), [rand(7, seed=5)]),
+                       extra={"d": (leaves[2],)}, scale=2.5, name="ja", flag=None)
+
+
+def test_a_named_tuple_stays_one():
+    Pair = namedtuple("Pair", "X weight")
+    net = Apply(lambda m, pair: Pair(pair.X * m.w, pair.weight * 2), w=rand(6))
+    out = DataParallel(net, [CPU] * 2)(Pair(rand(5, 6), rand(5)))
+    assert type(out) is Pair and torch.equal(out.weight, rand(5) * 2)
+
+
+def test_a_number_goes_to_every_replica_and_its_gradient_is_the_sum():
+    check_equals_plain(Apply(lambda m, x, t: torch.tanh(x * t) * m.w, w=rand(6)), 3, rand(7, 6),
+                       torch.tensor(0.7, dtype=torch.float64, requires_grad=True))
+
+
+def test_one_tensor_given_twice_gets_both_gradients():
+    X = rand(7, 6)
+    net = Apply(lambda m, a, b: a * m.w + b.square(), w=rand(6))
+    plain, own = X.clone().requires_grad_(), X.clone().requires_grad_()
+    weighted(net(plain, plain)).backward()
+    weighted(DataParallel(net, [CPU] * 3)(own, own)).backward()
+    assert_close(own.grad, plain.grad)
+
+
+def test_only_inputs_that_require_a_gradient_get_one_and_each_its_own():
+    a, b, c, d = (rand(7, 6, seed=n) for n in range(4))
+    net = Apply(lambda m, a, b, c, d: a * m.w + 2 * b + 3 * c + 4 * d, w=rand(6))
+    check_equals_plain(net, 3, a, b.requires_grad_(), c, d.requires_grad_())
+
+
+def test_an_input_that_the_module_does_not_use_has_no_gradient():
+    a, b = rand(7, 6).requires_grad_(), rand(7, 6, seed=1).requires_grad_()
+    check_equals_plain(Apply(lambda m, a, b: a * m.w, w=rand(6)), 3, a, b)
+
+
+def test_an_input_that_some_replicas_use_has_zeros_for_the_others():
+    a, b = torch.arange(6.0, dtype=torch.float64)[:, None], rand(6, 1).requires_grad_()
+    net = Apply(lambda m, a, b: a * m.w + (b if a[0] == 2 else 0), w=rand(1))
+    weighted(DataParallel(net, [CPU] * 3)(a, b)).backward()
+    expected = torch.zeros(6, 1, dtype=torch.float64)
+    expected[2:4] = rand(6, 1, seed=50)[2:4]
+    assert torch.equal(b.grad, expected)
+
+
+def test_a_module_that_asks_for_a_gradient_of_its_input_does_not_mix_the_inputs_up():
+    net = Apply(lambda m, a, b: b * m.w + a.requires_grad_().sum(1, keepdim=True), w=rand(6))
+    b = rand(4, 6).requires_grad_()
+    weighted(DataParallel(net, [CPU] * 2)(rand(4, 5), b)).backward()
+    factors = rand(4, 6, seed=50)
+    assert_close([net.w.grad, b.grad], [(factors * rand(4, 6)).sum(0), factors * rand(6)])
+
+
+def test_an_input_that_is_returned_keeps_its_gradient():
+    check_equals_plain(Apply(lambda m, x: (x, x * m.w), w=rand(6)), 3, rand(7, 6).requires_grad_())
+
+
+def test_nested_outputs_come_back_nested_in_the_same_way():
+    def fn(m, x):
+        return {"scores": (x * m.w, [x.sum(1)]), "classes": x.argmax(1), "mask": x > 0}
+
+    net = Apply(fn, w=rand(6))
+    check_equals_plain(net, 3, rand(7, 6).requires_grad_())
+    out = DataParallel(net, [CPU] * 3)(rand(7, 6))
+    assert list(out) == ["scores", "classes", "mask"] and type(out["scores"]) is tuple
+    assert out["classes"].dtype is torch.int64 and not out["classes"].requires_grad
+    assert out["scores"][0].requires_grad and not out["scores"][1][0].requires_grad
+
+
+def test_a_number_per_replica_becomes_a_vector_in_rank_order():
+    X, net = rand(7, 6), Apply(lambda m, x: (x * m.w).mean(), w=rand(6))
+    out = DataParallel(net, [CPU] * 3)(X)
+    expected = torch.stack([net(shard) for shard in X.tensor_split(3)])
+    assert_close(out.detach(), expected.detach())
+    assert_close(torch.autograd.grad(weighted(out), net.w), torch.autograd.grad(weighted(expected), net.w))
+
+
+def test_an_output_outside_the_loss_adds_nothing():
+    net, plain = (Apply(lambda m, x: (x * m.a, x * m.b, x.sum() * m.b.sum()), a=rand(6), b=rand(6)) for _ in range(2))
+    X = rand(7, 6)
+    DataParallel(net, [CPU] * 3)(X)[0].square().sum().backward()
+    plain(X)[0].square().sum().backward()
+    assert_close(gradients(net), gradients(plain))
+    assert net.b.grad is None
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_no_graph_is_recorded(mode):
+    modes = []
+    net = Apply(lambda m, x: modes.append((torch.is_grad_enabled(), torch.is_inference_mode_enabled())) or x * m.w,
+                w=rand(6))
+    X = rand(7, 6).requires_grad_()
+    with mode():
+        out = DataParallel(net, [CPU] * 3)(X)
+        expected = net(X)
+        assert out.is_inference() == expected.is_inference()
+        assert torch.equal(out, expected) and not out.requires_grad
+    assert modes == [(False, mode is torch.inference_mode)] * 4
+
+
+def test_replicas_record_a_graph_inside_the_function_that_does_not():
+    modes = []
+    DataParallel(Apply(lambda m, x: modes.append(torch.is_grad_enabled()) or x * m.w, w=rand(6)), [CPU] * 2)(rand(4, 6))
+    assert modes == [True, True]
+
+
+def test_autocast_reaches_every_replica():
+    net, X = mlp(torch.float32), rand(7, 6, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        out, sums, _ = loop_over_shards(net, X, 3)
+        own = DataParallel(net, [CPU] * 3)(X)
+        assert own.dtype is net(X).dtype is torch.bfloat16
+    weighted(own).backward()
+    assert torch.equal(own, out)
+    assert all(grad.dtype is torch.float32 for grad in gradients(net))
+    # a replica of the oracle ran backward under autocast: bfloat16 has 8 bits
+    assert_close(gradients(net), sums, bound=2**-7)
+    assert DataParallel(net, [CPU] * 3)(X).dtype is torch.float32
+
+
+def test_modules_with_weights_that_are_computed_from_others():
+    X = rand(7, 6)
+    for norm in (nn.utils.parametrizations.weight_norm, nn.utils.parametrizations.spectral_norm):
+        net = norm(mlp()[0]).eval()
+        check_equals_plain(net, 3, X)
+        check_equals_plain(net, 3, X)
+
+
+def test_a_module_that_keeps_what_it_computed_can_be_called_again():
+    def fn(m, x):
+        m.kept, m.lists = x * m.w, {"all": [x * m.w]}
+        return m.kept
+
+    net = Apply(fn, w=rand(6))
+    parallel = DataParallel(net, [CPU] * 2)
+    parallel(rand(5, 6))
+    net.zero_grad()
+    weighted(parallel(rand(5, 6))).backward()
+    assert_close(net.w.grad, (rand(5, 6) * rand(5, 6, seed=50)).sum(0))
+
+
+def test_a_recurrent_layer():
+    class Last(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(4, 3, batch_first=True, dtype=torch.float64)
+
+        def forward(self, x):
+            return self.lstm(x)[0][:, -1]
+
+    check_equals_plain(known(Last()), 3, rand(7, 5, 4).requires_grad_())
+
+
+# From call to call
+
+
+def test_the_state_is_the_modules_with_the_prefix_of_torchs():
+    net, other = convnet(), nn.Sequential(*convnet().children())
+    parallel = DataParallel(net, [CPU] * 2)
+    assert list(parallel.state_dict()) == [f"module.{name}" for name in net.state_dict()]
+    with torch.no_grad():
+        for p in other.parameters():
+            p.add_(1)
+    parallel.load_state_dict({f"module.{name}": value for name, value in other.state_dict().items()})
+    X = rand(5, 1, 6, 6)
+    assert same(state(net), state(other))
+    assert_close(parallel.eval()(X).detach(), other.eval()(X).detach())
+
+
+def test_a_layer_replaced_between_calls_is_used_and_trained():
+    net, X = mlp(), rand(7, 6)
+    parallel = DataParallel(net, [CPU] * 3)
+    parallel(X)
+    old, net[2] = net[2], nn.Linear(8, 5).double()
+    check_equals_plain(net, 3, X)
+    assert old.weight.grad is None and net[2].weight.grad.norm() > 0
+    assert parallel(X).shape == (7, 5)
+
+
+def test_train_and_eval_reach_every_replica():
+    modes = []
+    parallel = DataParallel(Apply(lambda m, x: modes.append(m.training) or x), [CPU] * 2)
+    parallel.eval()(rand(2, 1))
+    parallel.train()(rand(2, 1))
+    assert modes == [False, False, True, True]
+
+
+def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():
+    nets, X = [mlp(), mlp()], rand(7, 6)
+    outs = []
+    for net, call in [(nets[0], nets[0]), (nets[1], DataParallel(nets[1], [CPU] * 3))]:
+        trainer = torch.optim.Adam(call.parameters(), 0.01)
+        for _ in range(5):
+            trainer.zero_grad()
+            out = call(X)
+            out.square().sum().backward()
+            trainer.step()
+        outs.append(out.detach())
+    assert_close(outs[1], outs[0], 1e-10)  # Adam divides small gradients by their size
+    assert (outs[1] - mlp()(X)).norm() > 0.01
+
+
+def train_200_steps():
+    """A hash of all the bits after 200 steps of SGD on four virtual devices."""
+    torch.set_num_threads(1)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3), nn.Tanh(),
+                        nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+    net[8].weight = net[6].weight
+    known(net)
+    parallel = DataParallel(net, [CPU] * 4)
+    trainer = torch.optim.SGD(parallel.parameters(), 0.05, momentum=0.9)
+    X, y = rand(10, 1, 6, 6, dtype=torch.float32), torch.arange(10) % 3
+    first = F.cross_entropy(parallel(X), y)
+    for _ in range(200):
+        trainer.zero_grad()
+        loss = F.cross_entropy(parallel(X), y)
+        loss.backward()
+        trainer.step()
+    assert loss < first / 2
+    return hashlib.sha256(b"".join(x.numpy().tobytes() for x in net.state_dict().values())).hexdigest()
+
+
+def test_200_steps_give_the_same_bits_again_and_in_another_process():
+    here = train_200_steps()
+    assert train_200_steps() == here
+    script = "import test_parallel; print(test_parallel.train_200_steps())"
+    there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert there.stdout.strip() == here, there.stderr
+
+
+def test_a_hundred_calls_give_the_same_bits():
+    net, X = convnet(torch.float32), rand(11, 1, 6, 6, dtype=torch.float32)
+    results = []
+    for _ in range(100):
+        own = copy.deepcopy(net)
+        out = DataParallel(own, [CPU] * 4)(X)
+        weighted(out).backward()
+        results.append([out.detach(), *state(own)])
+    assert all(same(result, results[0]) for result in results)
+
+
+def test_replicas_run_at_the_same_time_each_in_the_thread_of_its_device_forwards_and_backwards():
+    threads, all_here = [], threading.Barrier(3)
+
+    class Meet(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            all_here.wait(20)
+            threads.append(threading.current_thread().name)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            return Meet.forward(None, grad)
+
+    out = DataParallel(Apply(lambda m, x: Meet.apply(x * m.w), w=rand(6)), [CPU] * 3)(rand(7, 6))
+    out.sum().backward()
+    names = set(run_on_devices(lambda rank: threading.current_thread().name, range(3)))
+    assert set(threads[:3]) == set(threads[3:]) == names
+
+
+def test_the_module_is_asked_only_for_as_many_replicas_as_there_are_examples():
+    lengths = []
+    net = Apply(lambda m, x: lengths.append(len(x)) or x * m.w, w=rand(6))
+    for batch_size in (7, 2, 1):
+        DataParallel(net, [CPU] * 5)(rand(batch_size, 6))
+    assert sorted(lengths[:5]) == [1, 1, 1, 2, 2] and lengths[5:] == [1, 1, 1]
+
+
+# No memory, no second time
+
+
+def test_a_second_derivative_is_refused():
+    X, parallel = rand(5, 6).requires_grad_(), DataParallel(mlp(), [CPU] * 2)
+    for loss in (lambda out: out.square().sum(), lambda out: out.sum()):
+        with pytest.raises(RuntimeError, match="differentiate twice|create_graph"):
+            slope, = torch.autograd.grad(loss(parallel(X)), X, create_graph=True)
+            (parallel(X).sum() + slope.square().sum()).backward()  # or the second term is missing, in silence
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_a_second_backward_through_one_output_is_refused(retain):
+    net = mlp()
+    out = DataParallel(net, [CPU] * 2)(rand(5, 6))
+    out.sum().backward(retain_graph=retain)
+    before = gradients(net)
+    with pytest.raises(RuntimeError, match="second time"):
+        out.sum().backward()
+    assert same(gradients(net), before)
+
+
+@pytest.mark.parametrize("clone", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_it_can_be_copied_before_and_after_a_call(clone):
+    X, parallel = rand(5, 1, 6, 6), DataParallel(convnet(), [CPU] * 2)
+    for _ in range(2):
+        parallel.zero_grad()
+        other = clone(parallel)
+        assert other.device_ids == parallel.device_ids and same(state(other.module), state(parallel.module))
+        assert not {id(p) for p in other.parameters()} & {id(p) for p in parallel.parameters()}
+        outs = [net(X) for net in (parallel, other)]
+        for out in outs:
+            weighted(out).backward()
+        assert torch.equal(*outs) and same(state(other.module), state(parallel.module))
+
+
+def dead(refs):
+    """Whether all are gone, given the device threads a moment to let go of their last call."""
+    until = time.monotonic() + 10
+    while any(ref() is not None for ref in refs) and time.monotonic() < until:
+        time.sleep(0.001)
+    return all(ref() is None for ref in refs)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_nothing_of_a_call_is_kept_once_its_output_is_gone(backward):
+    replicas, tensors = [], []
+    layer = mlp()[0]
+
+    def fn(m, x):
+        replicas.append(weakref.ref(m[0]))
+        y = m[0](x)
+        tensors.extend([weakref.ref(x), weakref.ref(y), weakref.ref(m[0].weight)])
+        return y
+
+    class Spied(nn.Sequential):
+        forward = fn
+
+    net = Spied(layer)
+    parallel, X = DataParallel(net, [CPU] * 3), rand(7, 6)
+    before = set(map(id, (*vars(parallel).values(), *vars(net).values(), *vars(layer).values())))
+    gc.disable()  # by themselves, not when the collector comes
+    try:
+        out = parallel(X)
+        loss = out.sum()
+        if backward:
+            loss.backward()
+        assert len(replicas) == 3 and all(ref() is not None for ref in replicas[1:])
+        tensors.extend([weakref.ref(out), weakref.ref(X)])
+        del out, loss, X
+        assert dead([ref for ref in replicas if ref() is not layer])
+        assert dead([ref for ref in tensors if ref() is not layer.weight])
+    finally:
+        gc.enable()
+    assert set(map(id, (*vars(parallel).values(), *vars(net).values(), *vars(layer).values()))) == before
+
+
+# Dropout: the masks are random, but right
+
+
+def test_dropout_masks_differ_between_shards_and_have_the_right_mean():
+    out = DataParallel(nn.Dropout(0.5), [CPU] * 4)(torch.ones(80, 250))
+    shards = out.tensor_split(4)
+    assert not any(torch.equal(shards[a], shards[b]) for a in range(4) for b in range(a))
+    assert set(out.unique().tolist()) == {0, 2}
+    assert out.mean().item() == pytest.approx(1, abs=0.035)  # 20,000 numbers: 5 sigma
+
+
+def test_dropout_in_eval_mode_is_not_there():
+    X = rand(7, 6)
+    assert torch.equal(DataParallel(nn.Dropout(0.5), [CPU] * 3).eval()(X), X)
+
+
+# Faults change nothing
+
+
+class Picky(nn.Module):
+    """Refuses NaN after its first layer has counted them, and a gradient at 99."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        h = self.norm(x)
+        if x.isnan().any():
+            raise FloatingPointError("NaN in the batch")
+        return Refuse99.apply(self.out(h), x)
+
+
+class Refuse99(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scores, x):
+        ctx.refuse = (x == 99).any()
+        return scores.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        if ctx.refuse:
+            raise FloatingPointError("99 in the batch")
+        return grad, None
+
+
+@pytest.mark.parametrize("with_gradients", [False, True])
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_replica_that_fails_names_its_rank_and_leaves_everything_as_it_was(failing, with_gradients):
+    net = known(Picky().double())
+    parallel, X = DataParallel(net, [CPU] * 3), rand(9, 6)
+    if with_gradients:
+        weighted(parallel(X)).backward()
+    before = state(net)
+    bad = X.clone()
+    bad[3 * failing + 1, 2] = torch.nan
+    with pytest.raises(FloatingPointError, match="NaN in the batch") as error:
+        parallel(bad)
+    assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
+    assert same(state(net), before)
+    out, sums, copies = loop_over_shards(net, X, 3)
+    net.zero_grad()
+    own = parallel(X)
+    weighted(own).backward()
+    assert torch.equal(own, out) and same(list(net.buffers()), list(copies[0].buffers()))
+    if not with_gradients:
+        assert_close(gradients(net), sums)
+
+
+def test_a_replica_that_fails_in_inference_mode_leaves_everything_as_it_was():
+    net = known(Picky().double())
+    before, X = state(net), rand(9, 6)
+    X[4] = torch.nan
+    with torch.inference_mode(), pytest.raises(FloatingPointError):
+        DataParallel(net, [CPU] * 3)(X)
+    assert same(state(net), before) and not any(b.is_inference() for b in net.buffers())
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_backward_pass_that_fails_names_its_rank_and_leaves_the_gradients_as_they_were(failing):
+    net = known(Picky().double())
+    parallel, X = DataParallel(net, [CPU] * 3), rand(9, 6)
+    weighted(parallel(X)).backward()
+    X[3 * failing + 1, 2] = 99
+    loss = weighted(parallel(X))
+    before = state(net)
+    with pytest.raises(FloatingPointError, match="99 in the batch") as error:
+        loss.backward()
+    assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
+    assert same(state(net), before)
+
+
+class Answers(nn.Module):
+    """Returns what the first number of its shard chooses from a list, after a BatchNorm has counted."""
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.norm, self.answers = nn.BatchNorm1d(2), answers
+
+    def forward(self, x):
+        h = self.norm(x)
+        return self.answers[int(x[0, 0])](h)
+
+
+@pytest.mark.parametrize("answers, words", [
+    ([lambda h: (h, h), lambda h: (h, [h])], "rank 1 returned"),
+    ([lambda h: h, lambda h: (h,)], "rank 1 returned"),
+    ([lambda h: {"a": h}, lambda h: {"b": h}], "rank 1 returned"),
+    ([lambda h: h, lambda h: h.sum().item()], "rank 1 returned.*float"),
+    ([lambda h: 3, lambda h: 3], "rank 0 returned.*int"),
+    ([lambda h: None, lambda h: None], "rank 0 returned.*NoneType"),
+    ([lambda h: h, lambda h: h[:, :1]], "[Ss]ize"),
+    ([lambda h: h.sum(), lambda h: h], "size"),
+])
+def test_outputs_that_cannot_be_put_together_are_refused_and_nothing_changes(answers, words):
+    net = Answers(*answers)
+    before = state(net)
+    X = torch.tensor([[0.0, 1], [0, 2], [1, 3], [1, 4]])
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        DataParallel(net, [CPU] * 2)(X)
+    assert same(state(net), before)
+
+
+def test_inputs_of_different_lengths_are_refused_with_the_lengths():
+    net = convnet()
+    before = state(net)
+    for k in (1, 3):
+        with pytest.raises(ValueError, match=r"\[3, 7\]"):
+            DataParallel(net, [CPU] * k)(rand(7, 1, 6, 6), mask=[rand(3), torch.tensor(5.0)])
+    assert same(state(net), before)
+
+
+@pytest.mark.parametrize("device_ids, words", [
+    ([], r"device_ids=\[\]"),
+    ([-1], "-1"),
+    ([0, -3], "-3"),
+    ([CPU, torch.device("cuda", 0)], "cuda:0.* 0 GPUs"),
+    ([torch.device("cuda", 7)], "cuda:7.* 0 GPUs"),
+    (["cuda"], "cuda.* 0 GPUs"),
+])
+def test_devices_that_are_not_there_are_refused_by_name(device_ids, words):
+    with pytest.raises(ValueError, match=words):
+        DataParallel(mlp(), device_ids)
+
+
+def test_a_gpu_beyond_the_last_one_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match="cuda:2.* 2 GPUs"):
+        DataParallel(mlp(), [CPU, torch.device("cuda", 2)])
+
+
+def test_places_count_in_the_list_of_devices_and_the_default_is_one_virtual_device():
+    assert DataParallel(mlp(), [0, 1, 4]).device_ids == [CPU] * 3
+    assert DataParallel(mlp(), ["cpu", torch.device("cpu", 0)]).device_ids == [CPU] * 2
+    assert DataParallel(mlp()).device_ids == [CPU]
+
+
+def test_a_module_elsewhere_is_refused_by_name_also_when_it_moves_later():
+    names = r"0\.weight on meta, 0\.bias on meta, 2\.weight on meta and 1 more"
+    with pytest.raises(ValueError, match="must be on cpu.*" + names):
+        DataParallel(mlp().to("meta"), [CPU] * 2)
+    with pytest.raises(ValueError, match=r"running_var on meta, num_batches_tracked on meta$"):
+        DataParallel(nn.BatchNorm1d(6, affine=False, device="meta"), [CPU] * 2)
+    net = nn.Sequential(nn.BatchNorm1d(6, affine=False))
+    parallel = DataParallel(net, [CPU] * 2)
+    net[0].running_mean = net[0].running_mean.to("meta")
+    with pytest.raises(ValueError, match=r"must be on cpu.*has 0\.running_mean on meta$"):
+        parallel(rand(4, 6, dtype=torch.float32))
+
+
+# The pieces
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_scatter_cuts_every_tensor_and_gives_the_rest_to_all(k):
+    X, t = rand(7, 2), torch.tensor(3.0)
+    shards = scatter({"X": (X, [t]), "rest": ["ja", None, 4]}, [CPU] * k)
+    assert len(shards) == k and torch.equal(torch.cat([shard["X"][0] for shard in shards]), X)
+    lengths = [len(shard["X"][0]) for shard in shards]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] - lengths[-1] <= 1
+    for shard in shards:
+        assert shard["X"][1][0] is t and shard["rest"] == ["ja", None, 4]
+        shard["rest"].append("own")  # every device has lists of its own
+        assert len(shard["rest"]) == 4
+
+
+def test_scatter_leaves_devices_without_examples_empty_and_gather_undoes_it():
+    X = rand(2, 3)
+    shards = scatter((X,), [CPU] * 4)
+    assert [len(shard) for shard, in shards] == [1, 1, 0, 0]
+    joined, = gather(shards, CPU)
+    assert torch.equal(joined, X)
+
+
+def test_gather_puts_nested_outputs_together_in_rank_order():
+    outputs = [(torch.full((2, 1), float(rank)), {"sum": torch.tensor(rank)}) for rank in (3, 1, 2)]
+    rows, numbers = gather(outputs, CPU)
+    assert rows.flatten().tolist() == [3, 3, 1, 1, 2, 2] and numbers["sum"].tolist() == [3, 1, 2]
+
+
+def test_a_replica_has_the_same_bits_in_memory_of_its_own():
+    net = convnet()
+    net[0].weight.requires_grad_(False)
+    net[4].register_parameter("again", net[0].weight)
+    net[4].register_buffer("mean_again", net[1].running_mean)
+    net[1].eval()
+    net[4].weight.grad = torch.ones_like(net[4].weight)
+    before = state(net)
+    own = replicate(net, CPU)
+    assert type(own) is type(net) and list(own.state_dict()) == list(net.state_dict())
+    for ours, theirs in zip((*own.parameters(), *own.buffers()), (*net.parameters(), *net.buffers()), strict=True):
+        assert torch.equal(ours, theirs) and type(ours) is type(theirs)
+        assert ours.data_ptr() != theirs.data_ptr()
+        assert ours.is_leaf and ours.requires_grad == theirs.requires_grad and ours.grad is None
+    assert own[4].again is own[0].weight and own[4].mean_again is own[1].running_mean
+    assert [m.training for m in own.modules()] == [m.training for m in net.modules()]
+    with torch.no_grad():
+        for x in own.state_dict().values():
+            x.zero_()
+    assert same(state(net), before)
+    elsewhere = replicate(net, torch.device("meta"))
+    assert all(x.device.type == "meta" for x in (*elsewhere.parameters(), *elsewhere.buffers()))
+
+
+# What a GPU changes
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("training", [False, True])
+def test_on_gpus_outputs_gradients_and_buffers_are_those_of_torchs(training):
+    gpus = list(range(min(2, torch.cuda.device_count())))
+    net = convnet().cuda(0).train(training)
+    other, X = copy.deepcopy(net), rand(8, 1, 6, 6)
+    outs = []
+    for call in (DataParallel(net, [torch.device("cuda", g) for g in gpus]), nn.DataParallel(other, gpus)):
+        leaf = X.clone().requires_grad_()
+        out = call(leaf)
+        (out * rand(8, 3, seed=50).to(out.device)).sum().backward()
+        outs.append([out.detach(), leaf.grad])
+    assert_close(outs[0], outs[1])
+    assert_close(state(net), state(other))
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("k", [2, 3])
+def test_virtual_devices_on_one_gpu_do_not_wait_for_each_other_in_the_backward_pass(k):
+    gpu = torch.device("cuda", 0)
+    net, plain, X = convnet().to(gpu).eval(), convnet().to(gpu).eval(), rand(7, 1, 6, 6).to(gpu)
+    parallel, factors = DataParallel(net, [gpu] * k), rand(7, 3, seed=50).to(gpu)
+    for _ in range(20):
+        outs = [call(X) for call in (parallel, plain)]
+        for out in outs:
+            (out * factors).sum().backward()
+    assert_close(outs[0].detach(), outs[1].detach())
+    assert_close(gradients(net), gradients(plain))
+
+
+@pytest.mark.gpu
+def test_inputs_on_the_cpu_are_brought_to_the_gpus_and_their_gradients_back():
+    places = try_devices(3)
+    net, X = mlp().to(places[0]), rand(7, 6).requires_grad_()
+    out = DataParallel(net, places)(X)
+    assert out.device == places[0]
+    (out * rand(7, 3, seed=50).to(places[0])).sum().backward()
+    plain, leaf = mlp(), rand(7, 6).requires_grad_()
+    weighted(plain(leaf)).backward()
+    assert_close([X.grad, *[p.grad.cpu() for p in net.parameters()]], [leaf.grad, *gradients(plain)])
