@@ -1,6 +1,6 @@
 """Processes that form one group: the ranks of `torch.distributed`, started from a notebook, a script or a test.
 
-A chapter calls `run_ranks(fn, 2)` and gets what `fn` returned on each rank. Every rank is a fresh Python that imports
+Chapter 3 calls `run_ranks(fn, 3)` and gets what `fn` returned on each rank. Every rank is a fresh Python that imports
 `fn` by its name; the program that started it is not run again, so a script needs no `if __name__ == "__main__"`.
 Whatever happens to a rank or to the caller, no process is left.
 """

@@ -23,13 +23,15 @@ from d2lpar.devices import run_on_devices, try_devices
 def scatter(inputs: Any, devices: Sequence[torch.device]) -> list[Any]:
     """Cut every tensor in `inputs` into one shard per device; the rest goes to all.
 
-    `inputs` may be nested; each device gets the same nesting.
+    `inputs` may be nested; each device gets the same nesting. A tensor without
+    dimensions is one number and cannot be cut, so it goes to all too.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
     def cut(x: Any) -> list:
-        if not isinstance(x, Tensor) or x.dim() == 0:
+        if not isinstance(x, Tensor):
             return [x] * len(devices)
-        return [shard.to(d) for shard, d in zip(x.tensor_split(len(devices)), devices)]
+        shards = x.tensor_split(len(devices)) if x.dim() else [x] * len(devices)
+        return [shard.to(d) for shard, d in zip(shards, devices)]
 
     leaves, nesting = pytree.tree_flatten(inputs)
     columns = [cut(x) for x in leaves]
@@ -60,7 +62,8 @@ def replicate(module: nn.Module, device: torch.device) -> nn.Module:
 def gather(outputs: Sequence[Any], device: torch.device) -> Any:
     """Put the replicas' outputs together on `device`, in rank order.
 
-    Tensors are joined along their first dimension, numbers become a vector.
+    Tensors are joined along their first dimension; those without one, single
+    numbers, become a vector.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
     def join(*parts: Tensor) -> Tensor:
@@ -193,6 +196,8 @@ def _join(shards: Sequence[Tensor], grads: Sequence[Tensor | None], device: torc
     """The gradient of an input from those of its shards, with zeros where a replica did not use it."""
     if all(grad is None for grad in grads):
         return None
+    if shards[0].dim() == 0:  # was not cut, but given to all
+        return _sum(grads)
     return gather([torch.zeros_like(x) if grad is None else grad for x, grad in zip(shards, grads)], device)
 
 

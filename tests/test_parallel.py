@@ -914,3 +914,14 @@ def test_inputs_on_the_cpu_are_brought_to_the_gpus_and_their_gradients_back():
     plain, leaf = mlp(), rand(7, 6).requires_grad_()
     weighted(plain(leaf)).backward()
     assert_close([X.grad, *[p.grad.cpu() for p in net.parameters()]], [leaf.grad, *gradients(plain)])
+
+
+def test_a_single_number_goes_to_all_replicas_and_gets_the_sum_of_their_gradients():
+    class Scaled(nn.Module):
+        def forward(self, X, scale):
+            return X * scale
+
+    X, scale = torch.arange(1.0, 8.0).double(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    out = DataParallel(Scaled(), [torch.device("cpu")] * 3)(X, scale)
+    out.sum().backward()
+    assert torch.equal(out, 2 * X) and scale.grad.shape == () and scale.grad.item() == 28
