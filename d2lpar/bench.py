@@ -64,9 +64,8 @@ def bench(quick: bool = False) -> Report:
         RankError, WrongResult: if a case computes something wrong, so that its time would mean nothing.
     """
     start, repeats = time.perf_counter(), 5 if quick else 11
-    parts = {2: ("large", "small", "lenet")}
-    if not quick:
-        parts |= {2: ("large", "small", "lenet", "resnet"), 4: ("large", "small", "lenet"), 8: ("large", "small")}
+    parts = {2: ("large", "small", "lenet")} if quick else {
+        2: ("large", "small", "lenet", "resnet"), 4: ("large", "small", "lenet"), 8: ("large", "small")}
     with (redirect_stdout(StringIO()) as said,
           tqdm(total=1 + sum(parts), bar_format="{desc} {percentage:3.0f}%|{bar}| {elapsed}", disable=None) as bar):
         bar.set_description("data")

@@ -112,21 +112,23 @@ def lenet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
 def resnet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
     """One step of ResNet-18: one device, one with all cores, k devices, and DistributedDataParallel.
 
-    With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against the
-    other.
+    With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against a plain
+    loop.
     """
     X, y = _minibatch(RESNET_BATCH_SIZE)
     makers = {"processes": partial(resnet_ddp_step, X, y, rank, k), "1 device": partial(resnet_step, X, y, 1),
               "k devices": partial(resnet_step, X, y, k),
               "1 device, all cores": partial(resnet_step, X, y, 1, ALL_CORES)}
-    cases, after = {}, {}
+    step, [alone] = _module_step(_resnet(), X, y)
+    step()
+    cases, sharded = {}, []
     for name, make in makers.items():
         cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
         cases[name]()
-        after[name] = [[p.detach().clone() for p in params] for params in replicas]
-    if rank == 0:
-        check_replicas("ResNet-18 by k devices", after["k devices"], after["processes"][0], 1e-3)
-        check_replicas("ResNet-18 by 1 device, all cores", after["1 device, all cores"], after["1 device"][0], 1e-3)
+        if name == "processes":
+            sharded = [p.detach().clone() for p in replicas[0]]
+        else:
+            check_replicas(f"ResNet-18 by {name}", replicas, sharded if name == "k devices" else alone, 1e-3)
     return cases
 
 
@@ -165,14 +167,19 @@ def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
 
 
 def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
-    device = try_devices(k)[rank]
-    net = nn.parallel.DistributedDataParallel(net.to(device))
+    net = nn.parallel.DistributedDataParallel(net.to(try_devices(k)[rank]))
+    # shards of one size: DDP gives every shard one weight
+    return _module_step(net, X.tensor_split(k)[rank], y.tensor_split(k)[rank])
+
+
+def _module_step(net: nn.Module, X: Tensor, y: Tensor) -> Step:
+    """The loop that everyone writes, around any module."""
+    device = next(net.parameters()).device
     optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
-    X_shard, y_shard = X.tensor_split(k)[rank], y.tensor_split(k)[rank]  # of one size: DDP gives every shard one weight
 
     def step() -> None:
         optimizer.zero_grad()
-        criterion(net(X_shard.to(device)), y_shard.to(device)).backward()
+        criterion(net(X.to(device)), y.to(device)).backward()
         optimizer.step()
 
     return step, [list(net.parameters())]
@@ -183,20 +190,16 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     from d2lpar.parallel import DataParallel
 
     devices = try_devices(k)
-    net = _resnet().to(devices[0])
-    parallel = DataParallel(net, devices)
-    optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
+    step, replicas = _module_step(DataParallel(_resnet().to(devices[0]), devices), X, y)
 
-    def step() -> None:
+    def with_cores() -> None:
         before = torch.get_num_threads()
         torch.set_num_threads(ALL_CORES)  # for the caller's loss and update, as in a program of its own
         with cores_per_device(cores):
-            optimizer.zero_grad()
-            criterion(parallel(X.to(devices[0])), y.to(devices[0])).backward()
-            optimizer.step()
+            step()
         torch.set_num_threads(before)
 
-    return step, [list(net.parameters())]
+    return with_cores, replicas
 
 
 def resnet_ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:

@@ -35,7 +35,7 @@ def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7
 def times_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
                       devices: Sequence[torch.device] = (),
                       before: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
-    """As `time_interleaved`, but the seconds of every timed round, so that rounds can be compared one by one.
+    """As `time_interleaved`, but the seconds of every timed repeat, so that repeats can be compared one by one.
 
     `before` is called before each call of a case, untimed; several processes that time the same cases meet there.
     """

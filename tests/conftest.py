@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not torch.cuda.is_available():
             for item in on_gpu:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+@pytest.fixture
+def one_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
+    import torch
+
+    if "gpu" not in request.keywords:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(cores)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from test_commands import command
 
 from d2lpar import bench, ranks
 from d2lpar.bench import GROUPS, Report, Row, from_json, ratio_row, table, to_json
+from d2lpar.concise import resnet18
 from d2lpar.data import Batches
 from d2lpar.launch import RankError
 from d2lpar.ranks import ALGORITHMS, WrongResult
@@ -105,6 +106,24 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, mon
     monkeypatch.setattr(ranks, broken, wrong_step)
     with pytest.raises(WrongResult, match="after a step of LeNet by .* away from what it should be"):
         ranks.lenet_cases(0, 2)
+
+
+@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_step", 1), ("resnet_step", 2)])
+def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, monkeypatch):
+    monkeypatch.setattr(ranks, "RESNET_BATCH_SIZE", 4)
+    monkeypatch.setattr(ranks, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
+    resnet_step = ranks.resnet_step
+    monkeypatch.setattr(ranks, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
+    assert set(ranks.resnet_cases(0, 2)) == {"processes", "1 device", "k devices", "1 device, all cores"}
+    right = getattr(ranks, broken)
+
+    def twice_where_broken(*args):
+        step, replicas = right(*args)
+        return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
+
+    monkeypatch.setattr(ranks, broken, twice_where_broken)
+    with pytest.raises(WrongResult, match="after a step of ResNet-18 by .* away from what it should be"):
+        ranks.resnet_cases(0, 2)
 
 
 def test_what_is_not_a_number_is_not_near():

@@ -12,18 +12,7 @@ from d2lpar.parallel import DataParallel
 from d2lpar.scratch import split_batch
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_core(request, monkeypatch):
-    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
-    if "gpu" not in request.keywords:
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(cores)
+pytestmark = pytest.mark.usefixtures("one_core")
 
 
 def convnet():

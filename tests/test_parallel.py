@@ -26,17 +26,7 @@ from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.parallel import DataParallel, gather, replicate, scatter
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_core(request, monkeypatch):
-    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
-    if "gpu" not in request.keywords:
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(cores)
+pytestmark = pytest.mark.usefixtures("one_core")
 
 
 def rand(*shape, seed=0, dtype=torch.float64):

@@ -21,17 +21,7 @@ from d2lpar.scratch import train_batch_loop
 
 CPU = torch.device("cpu")
 STEPS = [train_batch, train_batch_loop]
-
-
-@pytest.fixture(autouse=True)
-def one_core(request, monkeypatch):
-    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller: small shards need no more."""
-    if "gpu" not in request.keywords:
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    cores = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(cores)
+pytestmark = pytest.mark.usefixtures("one_core")
 
 
 @cache
