@@ -111,7 +111,7 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
         below.loglog(sizes_bytes, ratios, linestyle="none", **style)
         known = [ratio for ratio in ratios if ratio == ratio]
         words.append(f"{name}: measured times are {min(known):.2g} to {max(known):.2g} times the fitted ones"
-                     + f", and for {len(ratios) - len(known)} sizes it gives no positive time"
+                     + f", and for {len(ratios) - len(known)} of {len(ratios)} sizes it gives no positive time"
                      * (len(known) < len(ratios)))
     ax.set(ylabel="time (s)")
     below.set(xlabel="size of the message (bytes)", ylabel="measured / fitted")

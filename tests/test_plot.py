@@ -192,3 +192,37 @@ def test_the_curve_of_a_training_grows_and_its_words_with_it(notebook):
 
 def test_the_book_style_asks_for_one_date_in_every_file():
     assert os.environ["SOURCE_DATE_EPOCH"] == "0"
+
+
+def test_predicted_curves_are_dashed_and_measured_points_carry_the_marker():
+    fig = plot.draw_curves({"ring": [1.0, 2.0]}, "k", "time (ms)", [2, 4], points={"ring": [3.0, 5.0]})
+    line, dots = fig.axes[0].lines
+    assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("--", "None", plot.MARKERS[0])
+    assert list(line.get_ydata()) == [1, 2] and list(dots.get_ydata()) == [3, 5]
+    assert "Predicted: ring: from 1 to 2. Measured: ring: from 3 to 5" in fig.get_label()
+    plt.close("all")
+
+
+def test_a_fit_is_shown_with_its_factor_and_without_times_that_are_not_positive():
+    fig = plot.draw_fit([10, 20, 40], [1.0, 2.0, 4.0], {"good": [1.0, 1.0, 2.0], "bad": [-1.0, 1.0, 1.0]})
+    assert "good: measured times are 1 to 2 times the fitted ones" in fig.get_label()
+    assert "bad: measured times are 2 to 4 times the fitted ones, and for 1 of 3 sizes it gives no" in fig.get_label()
+    ratios = [line.get_ydata() for line in fig.axes[1].lines[1:]]
+    assert list(ratios[0]) == [1, 2, 2] and ratios[1][0] != ratios[1][0] and list(ratios[1][1:]) == [2, 4]
+    plt.close("all")
+
+
+def test_chunks_show_every_count_and_a_thick_border_where_a_sum_is_complete():
+    fig = plot.draw_chunks({"start": [[1, 1], [1, 1]], "end": [[2, 1], [1, 2]]})
+    end = fig.axes[1]
+    assert [text.get_text() for text in end.texts] == ["end", "0", "2", "1", "1", "1", "2"]
+    assert [box.get_linewidth() > 2 for box in end.patches] == [True, False, False, True]
+    assert "start: 11, 11; end: 21, 12" in fig.get_label()
+    plt.close("all")
+
+
+def test_each_kind_of_communication_has_a_hatch_of_its_own():
+    spans = [Span(0, "add", 1.0, 2.0), Span(1, "copy", 2.0, 3.0)]
+    bars = plot.draw_timeline(spans, communication=["add", "copy"]).axes[0].patches
+    assert bars[0].get_hatch() and bars[1].get_hatch() and bars[0].get_hatch() != bars[1].get_hatch()
+    plt.close("all")
