@@ -11,19 +11,24 @@ if "IPython" in sys.modules:  # a notebook, where d2l may plot before any module
     from d2lpar import compat as compat
 
 _HOMES = {
+    "DataParallel": "data_parallel",
     "allreduce": "collectives",
     "describe_devices": "devices",
     "evaluate_accuracy": "scratch",
     "get_params": "scratch",
     "load_data_fashion_mnist": "data",
     "run_on_devices": "devices",
-    "run_ranks": "launch",
+    "run_ranks": "processes",
     "split_batch": "scratch",
     "train": "scratch",
     "train_batch": "scratch",
     "try_devices": "devices",
 }
 __all__ = list(_HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> object:

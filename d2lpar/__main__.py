@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 
-from d2lpar import bench
-from d2lpar.data import DataError, download_fashion_mnist
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
@@ -17,11 +14,15 @@ def main() -> None:
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (20 seconds)")
     options.add_argument("--json", nargs="?", const="-", metavar="FILE",
-                         help="write JSON into FILE, or print it instead of the table")
+                         help="write JSON into FILE too, or print it instead of the table")
     args = parser.parse_args()
     if args.command == "bench":
-        bench.command(args.quick, args.json)
+        from d2lpar.bench.run import command  # here, so that help and a wrong word are answered at once
+
+        command(args.quick, args.json)
         return
+    from d2lpar.data import DataError, download_fashion_mnist
+
     try:
         download_fashion_mnist()
     except DataError as problem:

@@ -2,26 +2,27 @@
 
 Chapter 2 teaches the naive allreduce, which sends everything to the first device and back. Chapter 3 writes it as
 messages, and goes on to a tree, to the ring, and to the form that is fastest where all devices share one memory.
-All of them work in place, block until they are done, and give the same bits on every run.
+All of them work in place, block until they are done, give the same bits on every run, and are done to the end or not at
+all when they are interrupted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from d2lpar.buffers import check_buffers, check_lists, cut
 from d2lpar.devices import ALL_CORES, run_on_devices
-from d2lpar.messages import address_range, deliver, exchange
+from d2lpar.interrupts import uninterrupted
+from d2lpar.messages import deliver, exchange
 
 BLOCK_BYTES = 2**20  # of a buffer, so that the blocks of a few devices fit into a core's cache
 
 
+@uninterrupted()
 def allreduce(data: Sequence[Tensor]) -> None:
     """Replace every tensor of `data`, one per device, by the sum of all, in place.
 
@@ -37,6 +38,7 @@ def allreduce(data: Sequence[Tensor]) -> None:
         other.copy_(total)
 
 
+@uninterrupted()
 def allreduce_naive(data: Sequence[Tensor]) -> None:
     """`allreduce`, message by message: the same bits.
 
@@ -50,6 +52,7 @@ def allreduce_naive(data: Sequence[Tensor]) -> None:
             exchange(whole, [(0, rank, 0)], add=False)
 
 
+@uninterrupted()
 def allreduce_tree(data: Sequence[Tensor]) -> None:
     """Replace every tensor of `data` by the sum of all, in 2 ceil(log2 k) rounds.
 
@@ -65,6 +68,7 @@ def allreduce_tree(data: Sequence[Tensor]) -> None:
             exchange(whole, [(r, r + d, 0) for r in range(0, k - d, 2 * d)], add=False)
 
 
+@uninterrupted()
 def reduce_scatter(data: Sequence[Tensor]) -> None:
     """Leave the sum of all in chunk r of rank r, in k - 1 rounds around a ring.
 
@@ -80,6 +84,7 @@ def reduce_scatter(data: Sequence[Tensor]) -> None:
             exchange(chunks, moves, add=True)
 
 
+@uninterrupted()
 def all_gather(data: Sequence[Tensor]) -> None:
     """Copy chunk r of rank r to all others, in k - 1 rounds around a ring.
 
@@ -94,6 +99,7 @@ def all_gather(data: Sequence[Tensor]) -> None:
             exchange(chunks, moves, add=False)
 
 
+@uninterrupted()
 def allreduce_ring(data: Sequence[Tensor]) -> None:
     """Replace every tensor of `data` by the sum of all; no rank sends more than 2 S.
 
@@ -103,6 +109,7 @@ def allreduce_ring(data: Sequence[Tensor]) -> None:
     all_gather(data)
 
 
+@uninterrupted()
 def allreduce_blocks(data: Sequence[Tensor]) -> None:
     """`allreduce`, block by block while a block is in cache: the same bits, faster.
 
@@ -131,6 +138,7 @@ def sum_blocks(blocks: Sequence[Sequence[Tensor]]) -> None:
             deliver(last, rank, pieces[last], pieces[rank], add=False)
 
 
+@uninterrupted()
 def allreduce_flat(
     device_tensors: Sequence[Sequence[Tensor]],
     allreduce: Callable[[Sequence[Tensor]], None] = allreduce_ring,
@@ -156,92 +164,3 @@ def sum_in_processes(rank: int, data: Sequence[Tensor]) -> Tensor:
     x = data[rank].to(device, copy=True)
     dist.all_reduce(x)
     return x.cpu()
-
-
-@contextmanager
-def cut(data: Sequence[Tensor], num_chunks: int) -> Iterator[list[tuple[Tensor, ...]]]:
-    """For each buffer, flattened, the list of its chunks, of sizes that differ by at most one element.
-
-    The chunks are views. Only a buffer with gaps in memory is copied, and written back at the end of the block.
-    """
-    flat = [x.contiguous().view(-1) for x in data]
-    yield [x.tensor_split(num_chunks) for x in flat]
-    for x, copy in zip(data, flat):
-        if not x.is_contiguous():
-            x.copy_(copy.view_as(x))
-
-
-def check_buffers(data: Sequence[Tensor]) -> None:
-    """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
-
-    Wanted: at least one tensor, one shape, one dtype, no two buffers that share memory (nor one that shares memory
-    with itself, as an expanded tensor does), and none that requires grad unless grad mode is off.
-    """
-    if len(data) == 0:
-        raise ValueError("allreduce needs at least one tensor, got none")
-    for name in ("shape", "dtype"):
-        values = [getattr(x, name) for x in data]
-        for rank, value in enumerate(values):
-            if value != values[0]:
-                raise ValueError(f"the {name} of entry {rank} is {value}, of entry 0 {values[0]}: all must be equal")
-    for rank, x in enumerate(data):
-        if x.layout != torch.strided or x.device.type == "meta":
-            raise ValueError(f"entry {rank} is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory")
-        if _overlaps_itself(x):
-            raise ValueError(f"entry {rank} is an expanded tensor: several of its elements are one place in memory")
-        if x.requires_grad and torch.is_grad_enabled():
-            raise ValueError(f"entry {rank} requires grad: call allreduce under torch.no_grad()")
-    places = [_place(x) for x in data]
-    for b in range(len(data)):
-        for a in range(b):
-            if data[a].device == data[b].device and np.shares_memory(places[a], places[b]):
-                raise ValueError(f"entries {a} and {b} overlap in memory: each device needs a buffer of its own")
-
-
-def check_lists(device_tensors: Sequence[Sequence[Tensor]]) -> None:
-    """Raise a ValueError unless the lists can be reduced entry by entry, and each of them can be one buffer."""
-    lengths = [len(tensors) for tensors in device_tensors]
-    if not lengths or lengths[0] == 0 or len(set(lengths)) > 1:
-        raise ValueError(f"each device needs one list of the same number of tensors, at least 1, got lengths {lengths}")
-    for i, replicas in enumerate(zip(*device_tensors)):
-        try:
-            check_buffers(replicas)
-        except ValueError as error:
-            raise ValueError(f"tensor {i} of each list: {error}") from None
-    check_apart(device_tensors)
-    for rank, tensors in enumerate(device_tensors):
-        kinds = {(x.dtype, x.device) for x in tensors}
-        if len(kinds) > 1:
-            raise ValueError(f"the tensors of rank {rank} cannot be one buffer: they are of "
-                             + ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds)))
-
-
-def check_apart(device_tensors: Sequence[Sequence[Tensor]]) -> None:
-    """Raise a ValueError if any two of all these tensors overlap in memory."""
-    entries = [(*address_range(x), rank, i) for rank, tensors in enumerate(device_tensors) for i, x in enumerate(tensors)]
-    near = []
-    for first, end, rank, i in sorted(entries):
-        near = [other for other in near if other[1] > first]
-        for _, _, other_rank, j in near:
-            x, y = device_tensors[rank][i], device_tensors[other_rank][j]
-            if x.device == y.device and np.shares_memory(_place(x), _place(y)):
-                raise ValueError(f"tensor {j} of list {other_rank} and tensor {i} of list {rank} overlap in memory")
-        near.append((first, end, rank, i))
-
-
-def _overlaps_itself(x: Tensor) -> bool:
-    """Whether a step in some dimension is no longer than all that the dimensions of smaller steps reach."""
-    reach = 0
-    for stride, size in sorted((stride, size) for stride, size in zip(x.stride(), x.shape) if size > 1):
-        if stride <= reach:
-            return x.numel() > 0
-        reach += (size - 1) * stride
-    return False
-
-
-def _place(x: Tensor) -> np.ndarray:
-    """A NumPy array at the addresses of `x`, never read, so that NumPy can tell exactly whether two tensors overlap."""
-    size = x.element_size()
-    interface = {"version": 3, "typestr": f"|V{size}", "data": (x.data_ptr(), False), "shape": tuple(x.shape),
-                 "strides": tuple(stride * size for stride in x.stride())}
-    return np.asarray(SimpleNamespace(__array_interface__=interface))

@@ -73,7 +73,7 @@ def crossover_bytes(k: int, link: Link) -> float:
     return saved_rounds * link.alpha_s / (saved_share * link.beta_s_per_byte)
 
 
-def buckets(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
+def bucket_sizes(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
     """Sizes of the buckets that hold all tensors in order, none above `bucket_bytes`.
 
     A tensor that is larger than that gets a bucket of its own.

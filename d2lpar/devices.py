@@ -13,22 +13,33 @@ import platform
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NamedTuple
 
 import torch
+
+from d2lpar.interrupts import uninterrupted
 
 ALL_CORES = torch.get_num_threads()  # what PyTorch takes for one operation when nobody limits it
 
 _cores_per_device = 1
-_threads: dict[int, ThreadPoolExecutor] = {}  # place in the list of devices -> its thread
-_threads_lock = threading.Lock()
+_calls: dict[int, SimpleQueue] = {}  # place in the list of devices -> what its thread is to call next
+_calls_lock = threading.Lock()
 _here = threading.local()  # .rank: the place whose thread this is
-if hasattr(os, "register_at_fork"):  # a forked child has none of the threads
-    os.register_at_fork(after_in_child=_threads.clear)
+
+
+def _after_fork() -> None:
+    """A forked child has none of the threads, and nobody who would release the lock."""
+    global _calls_lock
+    _calls_lock = threading.Lock()
+    _calls.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def try_devices(k: int = 1) -> list[torch.device]:
@@ -67,11 +78,11 @@ def cores_per_device(cores: int) -> Iterator[None]:
     """Within this block, a virtual device on a CPU has `cores` cores instead of one (for every thread of the program).
 
     Raises:
-        ValueError: if `cores` is less than 1.
+        ValueError: if `cores` is not a whole number of at least 1.
     """
     global _cores_per_device
-    if cores < 1:
-        raise ValueError(f"a device needs at least 1 core, got {cores}")
+    if not isinstance(cores, int) or isinstance(cores, bool) or cores < 1:
+        raise ValueError(f"a device needs a whole number of cores, at least 1, got {cores!r}")
     before, _cores_per_device = _cores_per_device, cores
     try:
         yield
@@ -79,15 +90,22 @@ def cores_per_device(cores: int) -> Iterator[None]:
         _cores_per_device = before
 
 
-def run_on_devices(fn: Callable, *columns: Sequence) -> list:
-    """Call `fn(columns[0][r], columns[1][r], ...)` for every rank r at the same time.
+def device_cores() -> int:
+    """How many cores a virtual device on a CPU has just now; see `cores_per_device`."""
+    return _cores_per_device
+
+
+def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
+    """Call `fn(columns[0][r], columns[1][r], ..., **same)` for every rank r at the same time.
 
     Each device has a thread of its own, kept between calls. It is given the caller's grad
     mode, inference mode and autocast, which PyTorch keeps per thread, and its share of the
-    cores. Blocks until the last rank has finished.
+    cores. Blocks until the last rank has finished, also when it is interrupted: an interrupt
+    is raised when all are done, so that all of them have done the same.
 
     Args:
         columns: one or more lists of the same length, the number of devices.
+        same: arguments that all ranks get alike.
 
     Returns:
         The results in rank order.
@@ -102,23 +120,26 @@ def run_on_devices(fn: Callable, *columns: Sequence) -> list:
         raise ValueError(f"each device needs one entry per list, got lengths {lengths}")
     if hasattr(_here, "rank"):
         raise RuntimeError(f"called in device {_here.rank}'s own thread: would wait forever")
-    modes = _modes_of_this_thread()
-    with _threads_lock:  # of two callers, one comes first on every rank
-        calls = [
-            _thread(rank).submit(_call, fn, args, modes, _cores_per_device)
-            for rank, args in enumerate(zip(*columns))
-        ]
-    try:
-        wait(calls)
-    except BaseException:  # Ctrl-C: let no replica go on behind the reader's back
-        for call in calls:
-            call.cancel()
-        wait(calls)
-        raise
-    finally:
+    call = partial(_call, fn, same, _modes_of_this_thread(), _cores_per_device)
+    done: SimpleQueue = SimpleQueue()
+    with uninterrupted():
+        with _calls_lock:  # of two callers, one comes first on every rank
+            for rank, args in enumerate(zip(*columns)):
+                _calls_of(rank).put(partial(call, done, rank, args))
+        ends = dict(done.get() for _ in range(lengths[0]))
         # a thread that limits its cores also changes the default of new threads
         torch.set_num_threads(torch.get_num_threads())
-    return [_result(call, rank, len(calls)) for rank, call in enumerate(calls)]
+    for rank in range(lengths[0]):
+        error = ends[rank].error
+        if error is not None:
+            error.add_note(f"raised on rank {rank} of {lengths[0]} devices")
+            raise error
+    return [ends[rank].result for rank in range(lengths[0])]
+
+
+def run_on_device_0(fn: Callable, *args: Any) -> Any:
+    """Call `fn(*args)` in the thread of device 0, as `run_on_devices` would; what it returns."""
+    return run_on_devices(lambda rank: fn(*args), [0])[0]
 
 
 def set_seed(seed: int) -> None:
@@ -150,10 +171,19 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _thread(rank: int) -> ThreadPoolExecutor:
-    if rank not in _threads:
-        _threads[rank] = ThreadPoolExecutor(1, f"device-{rank}", setattr, (_here, "rank", rank))
-    return _threads[rank]
+def _calls_of(rank: int) -> SimpleQueue:
+    """Where the thread of this device, started if need be, takes its calls from."""
+    if rank not in _calls:
+        _calls[rank] = SimpleQueue()
+        threading.Thread(target=_serve, args=(rank, _calls[rank]), name=f"device-{rank}", daemon=True).start()
+    return _calls[rank]
+
+
+def _serve(rank: int, calls: SimpleQueue) -> None:
+    """The life of a device's thread."""
+    _here.rank = rank
+    while True:
+        calls.get()()
 
 
 def _modes_of_this_thread() -> list[Callable]:
@@ -169,18 +199,21 @@ def _modes_of_this_thread() -> list[Callable]:
     return modes
 
 
-def _call(fn: Callable, args: tuple, modes: list[Callable], cores: int) -> Any:
-    if torch.get_num_threads() != cores:
-        torch.set_num_threads(cores)
-    with ExitStack() as stack:
-        for mode in modes:
-            stack.enter_context(mode())
-        return fn(*args)
+class _End(NamedTuple):
+    """How a call on one device ended."""
+
+    result: Any
+    error: BaseException | None
 
 
-def _result(call: Future, rank: int, ranks: int) -> Any:
-    error = call.exception()
-    if error is not None:
-        error.add_note(f"raised on rank {rank} of {ranks} devices")
-        raise error
-    return call.result()
+def _call(fn: Callable, same: dict, modes: list[Callable], cores: int, done: SimpleQueue, rank: int, args: tuple) -> None:
+    try:
+        if torch.get_num_threads() != cores:
+            torch.set_num_threads(cores)
+        with ExitStack() as stack:
+            for mode in modes:
+                stack.enter_context(mode())
+            end = _End(fn(*args, **same), None)
+    except BaseException as error:
+        end = _End(None, error)
+    done.put((rank, end))

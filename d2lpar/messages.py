@@ -6,12 +6,14 @@ at most one, all at the same time. A `Meter` counts what is really delivered, by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from d2lpar.buffers import overlaps
 from d2lpar.devices import run_on_devices
 from d2lpar.timing import Span, Stopwatch
 
@@ -50,6 +52,18 @@ class Meter:
     def __exit__(self, *error: object) -> None:
         Meter.on = None
 
+    def begin_round(self) -> int:
+        """Count one more round, and give its number."""
+        self.num_rounds += 1
+        return self.num_rounds - 1
+
+    @contextmanager
+    def receiving(self, message: Message, what: str, device: torch.device) -> Iterator[None]:
+        """Count the message, and time the block that takes it in on `device`."""
+        self.messages.append(message)
+        with self._watch(message.target, what, device):
+            yield
+
     @property
     def sent_bytes(self) -> list[int]:
         """Bytes sent by each rank."""
@@ -84,15 +98,13 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
         into: where it arrives, of the same shapes; `parts` by default.
 
     Raises:
-        ValueError: if a rank sends or receives twice, or if one message writes what another reads.
+        ValueError: if a rank sends or receives twice, or if one message writes what another reads or writes.
     """
     into = parts if into is None else into
     _check_moves(parts, moves, into)
     if not moves:
         return
-    number = None
-    if Meter.on is not None:
-        number, Meter.on.num_rounds = Meter.on.num_rounds, Meter.on.num_rounds + 1
+    number = Meter.on.begin_round() if Meter.on else None
 
     def take_in(source: int, target: int, c: int) -> None:
         deliver(source, target, parts[source][c], into[target][c], add=add, round=number)
@@ -102,19 +114,12 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
 
 def deliver(source: int, target: int, x: Tensor, into: Tensor, *, add: bool, round: int | None = None) -> None:
     """Add `x` to `into`, or copy it there, in the calling thread; the meter, if one is on, counts the message."""
-    if Meter.on is None:
-        _take_in(x, into, add)
-        return
-    Meter.on.messages.append(Message(source, target, x.numel() * x.element_size(), round))
-    with Meter.on._watch(target, "add" if add else "copy", into.device):
-        _take_in(x, into, add)
-
-
-def _take_in(x: Tensor, into: Tensor, add: bool) -> None:
-    if add:
-        into.add_(x.to(into.device))
-    else:
-        into.copy_(x)
+    message = Message(source, target, x.numel() * x.element_size(), round)
+    with Meter.on.receiving(message, "add" if add else "copy", into.device) if Meter.on else nullcontext():
+        if add:
+            into.add_(x.to(into.device))
+        else:
+            into.copy_(x)
 
 
 def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]],
@@ -130,15 +135,9 @@ def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, i
         if len(set(ranks)) < len(ranks):
             twice = next(rank for rank in ranks if ranks.count(rank) > 1)
             raise ValueError(f"rank {twice} {what} two messages in one round: {list(moves)}")
-    reads = [(move, *address_range(parts[move[0]][move[2]])) for move in moves]
-    for move in moves:
-        first, end = address_range(into[move[1]][move[2]])
-        for other, other_first, other_end in reads:
-            if first < other_end and other_first < end:
-                raise ValueError(f"in one round, move {move} writes what move {other} reads")
-
-
-def address_range(x: Tensor) -> tuple[int, int]:
-    """The addresses of the first byte of `x` and behind its last, on whatever device; equal where it is empty."""
-    extent = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) + 1 if x.numel() else 0
-    return x.data_ptr(), x.data_ptr() + extent * x.element_size()
+    written, read = [into[target][c] for _, target, c in moves], [parts[source][c] for source, _, c in moves]
+    for a, b in overlaps([*written, *read]):
+        if a < len(moves) <= b:
+            raise ValueError(f"in one round, move {moves[a]} writes what move {moves[b - len(moves)]} reads")
+        if b < len(moves):
+            raise ValueError(f"in one round, moves {moves[a]} and {moves[b]} write into one place")

@@ -1,7 +1,8 @@
-"""The models of the book, as functions of `(X, params)`, and their loss.
+"""The models of the book, their loss, and how they start.
 
 Chapter 2 trains LeNet (LeCun, Bottou, Bengio and Haffner, 1998, with the average pooling and the rectifiers that
-Dive into Deep Learning gave it) on eight raw tensors, so that nothing about the parameters is hidden.
+Dive into Deep Learning gave it) on eight raw tensors, so that nothing about the parameters is hidden. Chapter 4 trains
+ResNet-18, a module.
 """
 
 from __future__ import annotations
@@ -51,3 +52,63 @@ loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
 
 Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
 """
+
+
+class LeNet(nn.Module):
+    """`lenet` as a module, with the parameters of `lenet_params()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params())
+
+    def forward(self, X: Tensor) -> Tensor:
+        return lenet(X, list(self.params))
+
+
+def resnet18(num_classes: int, in_channels: int = 1, width: int = 64) -> nn.Sequential:
+    """ResNet-18 for small images: scores (B, num_classes) of X (B, in_channels, H, W).
+
+    The first stage has `width` channels, each later one twice as many.
+    Source: He et al., 2016, with the first layer of Dive into Deep Learning.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    from d2l import torch as d2l  # here: it takes seconds, and few ranks need it
+
+    net = nn.Sequential(
+        nn.Conv2d(in_channels, width, kernel_size=3, stride=1, padding=1),
+        nn.BatchNorm2d(width), nn.ReLU(),
+    )
+    channels = width
+    for stage in range(4):
+        first, channels = channels, width * 2**stage
+        halve = {} if stage == 0 else {"use_1x1conv": True, "strides": 2}
+        net.add_module(f"resnet_block{stage + 1}", nn.Sequential(
+            d2l.Residual(first, channels, **halve), d2l.Residual(channels, channels)
+        ))
+    net.add_module("global_avg_pool", nn.AdaptiveAvgPool2d((1, 1)))
+    net.add_module("fc", nn.Sequential(nn.Flatten(), nn.Linear(channels, num_classes)))
+    return net
+
+
+def init_weights(module: nn.Module) -> None:
+    """Draw the weights of a linear or convolutional layer from N(0, 0.01^2).
+
+    For `net.apply`; biases and all other layers stay as they are.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    if type(module) in (nn.Linear, nn.Conv2d):
+        nn.init.normal_(module.weight, std=0.01)
+
+
+def initialize(net: nn.Module, seed: int = 0) -> None:
+    """Start `net` afresh: every layer as when it was made, then `init_weights`.
+
+    The same seed gives the same bits, and the global random generator is left alone.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        for module in net.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()  # of a BatchNorm also its running statistics
+        net.apply(init_weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import torch
 from torch import Tensor
@@ -23,18 +24,35 @@ def one_worker(X: Tensor, y: Tensor, params: list[Tensor], lr: float) -> list[Te
 def distance(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
     """The largest relative distance ‖a - b‖ / ‖b‖ of any tensor from its counterpart.
 
+    NaN is infinitely far from everything; equal tensors, also of zeros, are at 0.
+    Raises ValueError if a tensor is missing or has another shape.
     Taught in: notebooks/01_why_gradients_split.ipynb
     """
+    def relative(a: Tensor, b: Tensor) -> float:
+        far = ((a - b).norm() / b.norm()).item()
+        return 0.0 if torch.equal(a, b) else far if far < inf else inf
+
+    check_counterparts(ours, theirs)
     pairs = [(a.detach().cpu(), b.detach().cpu()) for a, b in zip(ours, theirs)]
-    return max(((a - b).norm() / b.norm()).item() for a, b in pairs)
+    return max(relative(a, b) for a, b in pairs)
 
 
 def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
     """Whether every tensor of every replica equals its counterpart in replica 0 exactly.
 
+    NaN equals nothing. Raises ValueError if a tensor is missing.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    first, *others = replicas
+    for other in others:
+        check_counterparts(other, first)
     return all(
-        torch.equal(p.cpu(), q.cpu())
-        for other in replicas[1:] for p, q in zip(replicas[0], other)
+        torch.equal(p.cpu(), q.cpu()) for other in others for p, q in zip(other, first)
     )
+
+
+def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
+    """Raise ValueError unless each tensor has a counterpart of its shape, and there is a tensor at all."""
+    shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
+    if not shapes[1] or shapes[0] != shapes[1]:
+        raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")

@@ -7,18 +7,16 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 from IPython import get_ipython
-from IPython.display import display
+from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
-from tqdm import tqdm
 
 from d2lpar import compat as compat
 from d2lpar.data import standin_in_use
@@ -53,18 +51,33 @@ def show(fig: Figure) -> None:
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
     _stamp(fig)
-    if _in_notebook():
+    if in_notebook():
         display(fig, metadata=_alt(fig))
     elif mpl.get_backend().lower() in mpl.backends.backend_registry.list_builtin(mpl.backends.BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
 
 
+def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle | None:
+    """Put `fig` on a notebook's page, in place of what `handle` shows there if it is given; then close it.
+
+    Returns a handle for the next figure; outside a notebook nothing is shown, and there is none.
+    """
+    _stamp(fig)
+    if handle is not None:
+        handle.update(fig, metadata=_alt(fig))
+    elif in_notebook():
+        handle = display(fig, metadata=_alt(fig), display_id=True)
+    plt.close(fig)
+    return handle
+
+
 def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, x: Sequence[float] | None = None,
-                log: bool = False, log_x: bool = False, points: Mapping[str, Sequence[float]] | None = None) -> Figure:
+                xscale: str = "linear", yscale: str = "linear",
+                points: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
 
-    With `points`, the measured values of each curve, by the same names: they get the markers, and the lines are dashed.
+    The scales are matplotlib's: "linear" or "log". With `points`, the measured values of each curve, by the same names: they get the markers, and the lines are dashed.
     """
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
@@ -75,11 +88,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
         else:
             ax.plot(places, values, "--", color=style["color"], label=f"{name}, predicted")
             ax.plot(places, points[name], linestyle="none", label=f"{name}, measured", **style)
-    ax.set(xlabel=xlabel, ylabel=ylabel)
-    if log:
-        ax.set_yscale("log")
-    if log_x:
-        ax.set_xscale("log")
+    ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if len(curves) > 1:
@@ -255,40 +264,9 @@ def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
     ax.annotate("", (right - 0.04, row), (left + 0.04, row), arrowprops={"arrowstyle": "->", "color": "black"})
 
 
-class TrainingPlot:
-    """Shows a training while it runs: a progress bar, a line per epoch, and the test accuracy as a growing curve."""
-
-    def __init__(self, num_epochs: int, num_batches: int) -> None:
-        self._num_epochs, self._accuracies = num_epochs, []
-        self._handle = display(self._draw(), display_id=True) if _in_notebook() else None
-        hidden = not (_in_notebook() or sys.stdout.isatty())
-        self._bar = tqdm(total=num_epochs * num_batches, unit="batch", file=sys.stdout, leave=False, disable=hidden,
-                         ncols=70)
-
-    def batch_done(self) -> None:
-        """Move the progress bar on by one batch."""
-        self._bar.update()
-
-    def epoch_done(self, epoch_s: float, accuracy: float) -> None:
-        """Print the epoch's line and let the curve grow by one point."""
-        self._accuracies.append(accuracy)
-        tqdm.write(f"epoch {len(self._accuracies):2}: {epoch_s:.2f} s, test acc {accuracy:.3f}", file=sys.stdout)
-        if self._handle is not None:
-            fig = self._draw()
-            self._handle.update(fig, metadata=_alt(fig))
-
-    def _draw(self) -> Figure:
-        fig = draw_curves({f"{len(self._accuracies)} epochs": self._accuracies}, "epoch", "test accuracy")
-        fig.axes[0].set(xlim=(0.7, self._num_epochs + 0.3), ylim=(0, 1))
-        _stamp(fig)
-        plt.close(fig)
-        return fig
-
-    def __enter__(self) -> TrainingPlot:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
+def in_notebook() -> bool:
+    """Whether this runs in a notebook's kernel, where figures and bars can change after they were shown."""
+    return hasattr(get_ipython(), "kernel")
 
 
 def _alt(fig: Figure) -> dict:
@@ -304,7 +282,3 @@ def _stamp(fig: Figure) -> None:
     if standin_in_use():
         fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
                  color="#b00020", alpha=0.55)
-
-
-def _in_notebook() -> bool:
-    return hasattr(get_ipython(), "kernel")

@@ -5,9 +5,7 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import torch
 from d2l import torch as d2l
@@ -16,9 +14,9 @@ from torch import Tensor
 from d2lpar import compat as compat
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
-from d2lpar.devices import describe_devices, run_on_devices, synchronize, try_devices
+from d2lpar.devices import run_on_device_0, run_on_devices, try_devices
+from d2lpar.history import History
 from d2lpar.models import lenet, lenet_params, loss
-from d2lpar.plot import TrainingPlot
 
 
 def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -111,9 +109,8 @@ def train_batch(
     check_replicas(X, device_params, devices)
     X_shards, y_shards = split_batch(X, y, devices)
     device_grads = run_on_devices(shard_gradients, X_shards, y_shards, device_params)
-    run_on_devices(sum_gradients, [device_grads])  # on device 0
-    k, batch_size = len(devices), X.shape[0]
-    run_on_devices(update, device_params, device_grads, [lr] * k, [batch_size] * k)
+    run_on_device_0(sum_gradients, device_grads)
+    run_on_devices(update, device_params, device_grads, lr=lr, batch_size=X.shape[0])
 
 
 @torch.no_grad()
@@ -132,41 +129,26 @@ def evaluate_accuracy(
     return right / count
 
 
-class Training(NamedTuple):
-    """What `train` leaves: the replicas, and per epoch its seconds and the test accuracy."""
-
-    device_params: list[list[Tensor]]
-    epoch_s: list[float]
-    accuracies: list[float]
-
-
 def train(
     num_devices: int, batch_size: int, lr: float, num_epochs: int = 10,
     params: list[Tensor] | None = None, seed: int = 0
-) -> Training:
+) -> tuple[list[list[Tensor]], History]:
     """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
 
-    Prints a line per epoch and draws the test accuracy; `seed` orders the batches.
+    Shows a line and the test accuracy per epoch; `seed` orders the batches.
+    Returns the replicas, and the history with `accuracies` and `epoch_s`.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
-    start_params = params or lenet_params()
+    start_params = lenet_params() if params is None else params
     device_params = [get_params(start_params, device) for device in devices]
-    epoch_s, accuracies = [], []
-    with TrainingPlot(num_epochs, len(train_iter)) as plot:
-        for epoch in range(num_epochs):
-            start = time.perf_counter()
-            for X, y in train_iter:
+    with History(num_epochs, len(train_iter), devices) as history:
+        for _ in range(num_epochs):
+            for X, y in history.clocked(train_iter):
                 train_batch(X, y, device_params, devices, lr)
-                plot.batch_done()
-            synchronize(devices)
-            epoch_s.append(time.perf_counter() - start)
-            accuracies.append(evaluate_accuracy(device_params[0], test_iter))
-            plot.epoch_done(epoch_s[-1], accuracies[-1])
-    print(f"test acc {accuracies[-1]:.2f}, {sum(epoch_s) / num_epochs:.1f} s/epoch",
-          f"on {describe_devices(devices)}")
-    return Training(device_params, epoch_s, accuracies)
+            history.add(evaluate_accuracy(device_params[0], test_iter))
+    return device_params, history
 
 
 def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:

@@ -28,11 +28,11 @@ def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7
     Raises:
         ValueError: if there is nothing to time.
     """
-    times = times_interleaved(cases, repeats, warmup, devices)
+    times = time_each_repeat(cases, repeats, warmup, devices)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def times_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+def time_each_repeat(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
                       devices: Sequence[torch.device] = (),
                       before: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
     """As `time_interleaved`, but the seconds of every timed repeat, so that repeats can be compared one by one.

@@ -4,20 +4,18 @@ import json
 import math
 import re
 import socket
-import tempfile
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from test_commands import command
 
-from d2lpar import bench, ranks
-from d2lpar.bench import GROUPS, Report, Row, from_json, ratio_row, table, to_json
-from d2lpar.concise import resnet18
+from d2lpar.bench import cases, run, single
+from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
+from d2lpar.bench.report import GROUPS, Report, Row, from_json, ratio_row, short, table, to_json
 from d2lpar.data import Batches
-from d2lpar.launch import RankError
-from d2lpar.ranks import ALGORITHMS, WrongResult
+from d2lpar.models import resnet18
+from d2lpar.processes import RankError
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
 REPORT = Report({"processor": "Größe, 2 cores"}, 5, 20, [ROW, Row("data", "ours", "torchvision", 128.4, 90, 149.6)])
@@ -41,13 +39,13 @@ def test_a_repeat_that_is_missing_is_noticed():
 def test_each_algorithm_is_compared_with_the_processes_and_with_moving_the_bytes():
     times = {"processes": [12.0] * 3, "one pass": [2.0] * 3}
     times |= {name: [float(i)] * 3 for i, name in enumerate(ALGORITHMS, start=3)}
-    rows = bench.allreduce_rows(4, "large", "gloo", times)
+    rows = run.allreduce_rows(4, "large", "gloo", times)
     assert [(row.group, row.ratio, row.limit) for row in rows] == (
         [("allreduce", 12 / i, 6.0) for i in (3, 4, 5, 6)] + [("bandwidth", 2 / i, 1.0) for i in (3, 4, 5, 6)])
     for row, name in zip(rows, [*ALGORITHMS] * 2, strict=True):
         assert row.what == f"{name}, 4 devices, 44.7 MB"
     assert {row.against for row in rows} == {"gloo, 4 processes", "moving the bytes once"}
-    small = bench.allreduce_rows(4, "small", "gloo", times)  # where not the bytes are what takes the time
+    small = run.allreduce_rows(4, "small", "gloo", times)  # where not the bytes are what takes the time
     assert [(row.ratio, row.limit) for row in small] == [(12 / i, None) for i in (3, 4, 5, 6)]
     assert all("16 kB" in row.what for row in small)
 
@@ -57,10 +55,10 @@ def test_each_algorithm_is_compared_with_the_processes_and_with_moving_the_bytes
                                                     (4, 2, 8, [4, None])])
 def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_hardware(
         k, cores, gpus, limits, monkeypatch):
-    monkeypatch.setattr(bench, "ALL_CORES", cores)
+    monkeypatch.setattr(run, "ALL_CORES", cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     names = {"k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
-    rows = bench.step_rows("LeNet", k, "gloo", {name: [float(s)] * 3 for name, s in names.items()})
+    rows = run.step_rows("LeNet", k, "gloo", {name: [float(s)] * 3 for name, s in names.items()})
     assert [row.limit for row in rows] == limits
     ratios = [2, 3, 4, 2.5] if not gpus else [2, 4, 2.5]  # a GPU has no other kind
     assert [row.ratio for row in rows] == ratios[:len(limits)]
@@ -79,84 +77,84 @@ def spoiled(allreduce):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_allreduce_that_is_wrong_in_one_number_on_one_device_is_not_timed(name, monkeypatch):
-    monkeypatch.setattr(ranks.dist, "all_reduce", lambda x: x.copy_(ranks._pattern(len(x)) * (1 + 2 + 4)))
-    assert set(ranks.allreduce_cases(0, 3, 100)) == {"processes", *ALGORITHMS, "one pass"}
+    monkeypatch.setattr(cases.dist, "all_reduce", lambda x: x.copy_(cases._pattern(len(x)) * (1 + 2 + 4)))
+    assert set(on_this_rank(0, cases.allreduce_cases(0, 3, 100))) == {"processes", *ALGORITHMS, "one pass"}
     monkeypatch.setitem(ALGORITHMS, name, spoiled(ALGORITHMS[name]))
     with pytest.raises(WrongResult, match=f"{name} leaves a wrong sum in buffer 2 of 3"):
-        ranks.allreduce_cases(0, 3, 100)
+        on_this_rank(0, cases.allreduce_cases(0, 3, 100))
 
 
 def test_a_wrong_sum_between_the_processes_is_not_timed(monkeypatch):
-    monkeypatch.setattr(ranks.dist, "all_reduce", lambda x: None)
+    monkeypatch.setattr(cases.dist, "all_reduce", lambda x: None)
     with pytest.raises(WrongResult, match="between the processes leaves a wrong sum"):
-        ranks.allreduce_cases(1, 2, 100)
+        on_this_rank(1, cases.allreduce_cases(1, 2, 100))
 
 
 @pytest.mark.parametrize("broken", ["plain_step", "device_step", "ddp_step"])
 def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, monkeypatch):
-    device_step = ranks.device_step
-    monkeypatch.setattr(ranks, "ddp_step", lambda X, y, rank, k: device_step(X, y, 3))  # this process is in no group
-    assert len(ranks.lenet_cases(0, 2)) == 5
-    right = getattr(ranks, broken)
+    device_step = cases.device_step
+    monkeypatch.setattr(cases, "ddp_step", lambda X, y, rank, k: device_step(X, y, 3))  # this process is in no group
+    assert len(on_this_rank(0, cases.lenet_cases(0, 2))) == 5
+    right = getattr(cases, broken)
 
     def wrong_step(*args):
         step, replicas = right(*args)
         return lambda: (step(), replicas[-1][0].data.mul_(1.001)), replicas
 
-    monkeypatch.setattr(ranks, broken, wrong_step)
+    monkeypatch.setattr(cases, broken, wrong_step)
     with pytest.raises(WrongResult, match="after a step of LeNet by .* away from what it should be"):
-        ranks.lenet_cases(0, 2)
+        on_this_rank(0, cases.lenet_cases(0, 2))
 
 
 @pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_step", 1), ("resnet_step", 2)])
 def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, monkeypatch):
-    monkeypatch.setattr(ranks, "RESNET_BATCH_SIZE", 4)
-    monkeypatch.setattr(ranks, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
-    resnet_step = ranks.resnet_step
-    monkeypatch.setattr(ranks, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
-    assert set(ranks.resnet_cases(0, 2)) == {"processes", "1 device", "k devices", "1 device, all cores"}
-    right = getattr(ranks, broken)
+    monkeypatch.setattr(cases, "RESNET_BATCH_SIZE", 4)
+    monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
+    resnet_step = cases.resnet_step
+    monkeypatch.setattr(cases, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
+    assert set(on_this_rank(0, cases.resnet_cases(0, 2))) == {"processes", "1 device", "k devices", "1 device, all cores"}
+    right = getattr(cases, broken)
 
     def twice_where_broken(*args):
         step, replicas = right(*args)
         return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
 
-    monkeypatch.setattr(ranks, broken, twice_where_broken)
+    monkeypatch.setattr(cases, broken, twice_where_broken)
     with pytest.raises(WrongResult, match="after a step of ResNet-18 by .* away from what it should be"):
-        ranks.resnet_cases(0, 2)
+        on_this_rank(0, cases.resnet_cases(0, 2))
 
 
 def test_what_is_not_a_number_is_not_near():
     nothing = torch.full((3,), math.nan)
     with pytest.raises(WrongResult):
-        ranks.check_sum("a", [nothing], 2)
+        cases.expect_sum("a", [nothing], 2)
     with pytest.raises(WrongResult):
-        ranks.check_replicas("a", [[nothing]], [torch.ones(3)])
+        cases.expect_replicas("a", [[nothing]], [torch.ones(3)])
 
 
 def test_a_rank_other_than_0_leaves_the_virtual_devices_alone(monkeypatch):
-    monkeypatch.setattr(ranks.dist, "all_reduce", lambda x: x.copy_(ranks._pattern(len(x)) * (1 + 2)))
+    monkeypatch.setattr(cases.dist, "all_reduce", lambda x: x.copy_(cases._pattern(len(x)) * (1 + 2)))
     for name in ALGORITHMS:
         monkeypatch.setitem(ALGORITHMS, name, lambda data: pytest.fail("rank 1 worked"))
-    cases = ranks.allreduce_cases(1, 2, 100)
+    on_rank_1 = on_this_rank(1, cases.allreduce_cases(1, 2, 100))
     for name in (*ALGORITHMS, "one pass"):
-        cases[name]()
+        on_rank_1[name]()
 
 
 def test_loaders_that_give_different_batches_are_not_timed(monkeypatch):
     images = torch.randint(256, (300, 1, 28, 28), dtype=torch.uint8)
     batches = Batches(images, torch.arange(300).remainder(10).byte(), 256)
-    times = bench.loader_times(batches, repeats=2)
+    times = single.loader_times(batches, repeats=2)
     assert {name: len(seconds) for name, seconds in times.items()} == {"ours": 2, "torchvision": 2}
 
-    class Shifted(bench._Torchvision):
-        def __init__(self, batches):
-            super().__init__(batches)
-            self.targets = self.targets.roll(1)
+    def shifted(batches, right=single.torchvision_dataset):
+        dataset = right(batches)
+        dataset.targets = dataset.targets.roll(1)
+        return dataset
 
-    monkeypatch.setattr(bench, "_Torchvision", Shifted)
+    monkeypatch.setattr(single, "torchvision_dataset", shifted)
     with pytest.raises(WrongResult, match="different"):
-        bench.loader_times(batches, repeats=2)
+        single.loader_times(batches, repeats=2)
 
 
 # How it is shown
@@ -164,15 +162,15 @@ def test_loaders_that_give_different_batches_are_not_timed(monkeypatch):
 
 def test_the_table_is_markdown_with_columns_of_equal_width():
     assert table(REPORT.rows) == """\
-| group     | ours                      | against           | times as fast |  middle half | limit |
-| --------- | ------------------------- | ----------------- | ------------: | -----------: | ----: |
-| allreduce | allreduce_ring, 2 devices | gloo, 2 processes |          4.88 | 4.30 to 15.2 |  9.84 |
-| data      | ours                      | torchvision       |           128 |  90.0 to 150 |       |"""
+| group     | ours                      | against           |   times as fast |   middle half |   limit |
+|:----------|:--------------------------|:------------------|----------------:|--------------:|--------:|
+| allreduce | allreduce_ring, 2 devices | gloo, 2 processes |            4.88 |  4.30 to 15.2 |    9.84 |
+| data      | ours                      | torchvision       |             128 |   90.0 to 150 |         |"""
 
 
 def test_rows_of_one_group_do_without_its_name():
     assert table([ROW]).splitlines()[0] == (
-        "| ours                      | against           | times as fast |  middle half | limit |")
+        "| ours                      | against           |   times as fast |   middle half |   limit |")
     assert "allreduce |" not in table([ROW])
 
 
@@ -186,27 +184,28 @@ def test_a_report_comes_back_from_json_as_it_was():
 
 
 def test_the_table_comes_with_the_machine(monkeypatch, capsys):
-    monkeypatch.setattr(bench, "bench", lambda quick: REPORT)
-    bench.command(False, None)
+    monkeypatch.setattr(run, "bench", lambda quick: REPORT)
+    run.command(False, None)
     printed = capsys.readouterr().out
     assert printed.startswith("processor: Größe, 2 cores\n") and table(REPORT.rows) in printed
     assert printed.endswith("5 repeats per row, 20 s in all\n")
 
 
-def test_json_goes_to_the_file_or_takes_the_place_of_the_table(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(bench, "bench", lambda quick: REPORT)
-    bench.command(False, str(tmp_path / "new.json"))
-    assert capsys.readouterr().out == "" and from_json((tmp_path / "new.json").read_text("utf8")) == REPORT
-    bench.command(False, "-")
+def test_json_goes_to_the_file_beside_the_table_or_takes_its_place(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(run, "bench", lambda quick: REPORT)
+    run.command(False, str(tmp_path / "new.json"))
+    assert table(REPORT.rows) in capsys.readouterr().out
+    assert from_json((tmp_path / "new.json").read_text("utf8")) == REPORT
+    run.command(False, "-")
     assert from_json(capsys.readouterr().out) == REPORT
 
 
 def test_a_file_that_cannot_be_written_is_named_before_anything_is_measured(monkeypatch, tmp_path):
-    monkeypatch.setattr(bench, "bench", lambda quick: pytest.fail("measured for nothing"))
+    monkeypatch.setattr(run, "bench", lambda quick: pytest.fail("measured for nothing"))
     (tmp_path / "file").touch()
     for impossible in (tmp_path, tmp_path / "missing" / "a.json", tmp_path / "file" / "a.json"):
         with pytest.raises(SystemExit, match=f"^{re.escape(str(impossible))} cannot be written: .+$"):
-            bench.command(False, str(impossible))
+            run.command(False, str(impossible))
 
 
 @pytest.mark.parametrize("problem, code", [(KeyboardInterrupt(), 130), (RankError("rank 1 died"), "rank 1 died"),
@@ -216,41 +215,22 @@ def test_a_run_that_ends_early_stores_nothing_and_leaves_an_old_file_as_it_was(
     def fail(quick):
         raise problem
 
-    monkeypatch.setattr(bench, "bench", fail)
+    monkeypatch.setattr(run, "bench", fail)
     (tmp_path / "old.json").write_text("old")
     for file in (tmp_path / "old.json", tmp_path / "new.json"):
         with pytest.raises(SystemExit) as end:
-            bench.command(False, str(file))
+            run.command(False, str(file))
         assert end.value.code == code if isinstance(code, int) else end.value.code.endswith(code)
     assert [file.name for file in tmp_path.iterdir()] == ["old.json"]
     assert (tmp_path / "old.json").read_text() == "old" and capsys.readouterr().out == ""
 
 
-def test_the_bar_follows_the_file_and_the_file_goes_away(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    class Bar:
-        n, seen = 1.0, ()
-
-        def refresh(self):
-            self.seen = (*self.seen, self.n)
-
-    bar = Bar()
-    with pytest.raises(KeyboardInterrupt), bench._progress(bar, 4) as file:
-        file.write_text("0.5000")
-        deadline = time.monotonic() + 20
-        while 3.0 not in bar.seen:
-            assert time.monotonic() < deadline, "the bar stands still"
-            time.sleep(0.05)
-        raise KeyboardInterrupt
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_a_quick_run_measures_every_group():
-    run = command("bench", "--quick", "--json", D2LPAR_DATA="none")
-    assert run.returncode == 0, run.stderr
-    report = from_json(run.stdout)
+    ended = command("bench", "--quick", "--json", D2LPAR_DATA="none")
+    assert ended.returncode == 0, ended.stderr
+    assert "2 processes: large, small, lenet\nrank 0: large done\n" in ended.stderr
+    report = from_json(ended.stdout)
     assert set(GROUPS) == {row.group for row in report.rows} and len(report.rows) >= 16
     assert [GROUPS.index(row.group) for row in report.rows] == sorted(GROUPS.index(row.group) for row in report.rows)
     assert len({row[:3] for row in report.rows}) == len(report.rows), "two rows have one name"
@@ -280,6 +260,6 @@ def test_the_page_shows_every_stored_row(root: Path, site: Path):
     report = from_json((root / "book" / "_data" / "bench.json").read_text("utf8"))
     assert page.count("<tr") == len(report.rows) + len(GROUPS) + len(report.machine) + 3  # heads, repeats, time
     for row in report.rows:
-        assert f"<p>{row.what}</p>" in page and f"<p>{bench._short(row.ratio)}</p>" in page, row
+        assert f"<p>{row.what}</p>" in page and f"<p>{short(row.ratio)}</p>" in page, row
     for value in report.machine.values():
         assert f"<p>{value}</p>" in page

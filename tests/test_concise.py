@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar import concise, data
-from d2lpar.concise import count_right, evaluate_accuracy_gpus, init_weights, initialize, train_net
-from d2lpar.parallel import DataParallel
+from d2lpar import concise, data, history
+from d2lpar.concise import count_right, evaluate_accuracy_gpus, train_net
+from d2lpar.data_parallel import DataParallel
+from d2lpar.models import init_weights, initialize
 from d2lpar.scratch import split_batch
 
 CPU = torch.device("cpu")
@@ -277,8 +278,8 @@ def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypat
         return 0.5
 
     monkeypatch.setattr(concise, "evaluate_accuracy_gpus", slow_evaluation)
-    monkeypatch.setattr(concise, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + len(devices)))
-    monkeypatch.setattr(concise.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + len(devices)))
+    monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
     training = train_net(convnet(), 2, 70, 0.1, num_epochs=3)
     assert training.epoch_s == [2, 2, 2] and training.accuracies == [0.5] * 3
     assert "test acc 0.50, 2.0 s/epoch on" in capsys.readouterr().out

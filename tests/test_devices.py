@@ -103,7 +103,7 @@ def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
 
 def test_two_callers_at_once_do_not_block_each_other(monkeypatch):
     # Replicas that wait for one another deadlock if rank 0 starts with one caller's work and rank 1 with the other's.
-    def slowly(rank, real=devices._thread):
+    def slowly(rank, real=devices._calls_of):
         time.sleep(random.random() / 1000)
         return real(rank)
 
@@ -112,7 +112,7 @@ def test_two_callers_at_once_do_not_block_each_other(monkeypatch):
             everyone = threading.Barrier(3)
             run_on_devices(lambda rank: everyone.wait(WAIT_S), range(3))
 
-    monkeypatch.setattr(devices, "_thread", slowly)
+    monkeypatch.setattr(devices, "_calls_of", slowly)
     with ThreadPoolExecutor(3) as callers:
         for call in [callers.submit(call_often) for _ in range(3)]:
             call.result()
@@ -288,9 +288,9 @@ def test_the_share_of_the_cores_is_restored_after_an_error():
     assert threads_in_replicas() == [1, 1]
 
 
-@pytest.mark.parametrize("cores", [0, -2])
+@pytest.mark.parametrize("cores", [0, -2, 1.5, float("nan"), True, None])
 def test_a_share_of_no_cores_is_named(cores):
-    with pytest.raises(ValueError, match=f"at least 1 core, got {cores}"):
+    with pytest.raises(ValueError, match=f"whole number of cores, at least 1, got {cores}"):
         with cores_per_device(cores):
             pass
 

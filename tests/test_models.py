@@ -8,7 +8,7 @@ import torch
 from d2l import torch as d2l
 from torch import nn
 
-from d2lpar.concise import resnet18
+from d2lpar.models import resnet18
 from d2lpar.models import lenet, lenet_params, loss
 
 

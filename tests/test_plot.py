@@ -126,8 +126,7 @@ def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkey
 def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     monkeypatch.setattr(data, "_standin_in_use", True)
     plot.show(curves())
-    with plot.TrainingPlot(1, 1) as training:
-        training.epoch_done(1.0, 0.5)
+    plot.show_live(curves(), plot.show_live(curves()))
     assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
 
 
@@ -141,7 +140,7 @@ def test_curves_have_their_labels_their_ranks_style_and_their_values():
         assert (line.get_color(), line.get_marker()) == (style["color"], style["marker"])
     assert list(ax.lines[1].get_xdata()) == [1, 2, 3] and list(ax.lines[1].get_ydata()) == [0.1, 0.4, 0.8]
     plt.close(fig)
-    fig = plot.draw_curves({"loss": [1.0, 2.0]}, "lr", "loss", x=[0.1, 10.0], log=True)
+    fig = plot.draw_curves({"loss": [1.0, 2.0]}, "lr", "loss", x=[0.1, 10.0], yscale="log")
     assert list(fig.axes[0].lines[0].get_xdata()) == [0.1, 10.0]
     assert fig.axes[0].get_yscale() == "log" and fig.axes[0].get_legend() is None
     plt.close(fig)
@@ -171,23 +170,6 @@ def test_communication_is_hatched_and_computing_is_filled_in_the_ranks_colour():
     forward, backward = bars(fig)[:2]
     assert forward.get_facecolor() != backward.get_facecolor(), "forward and backward look the same"
     plt.close(fig)
-
-
-def test_a_training_outside_a_notebook_prints_a_line_per_epoch_and_draws_nothing(capsys):
-    with plot.TrainingPlot(2, 3) as training:
-        training.batch_done()
-        training.epoch_done(1.234, 0.5)
-        training.epoch_done(0.9, 0.625)
-    assert capsys.readouterr().out == "epoch  1: 1.23 s, test acc 0.500\nepoch  2: 0.90 s, test acc 0.625\n"
-
-
-def test_the_curve_of_a_training_grows_and_its_words_with_it(notebook):
-    with plot.TrainingPlot(2, 1) as training:
-        training.epoch_done(1.0, 0.5)
-        training.epoch_done(1.0, 0.625)
-    images, metadata, _ = zip(*notebook.shown)
-    assert len(set(images)) == 3
-    assert metadata[2]["image/svg+xml"]["alt"] == "Test accuracy by epoch. 2 epochs: from 0.5 to 0.62."
 
 
 def test_the_book_style_asks_for_one_date_in_every_file():

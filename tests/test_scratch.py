@@ -315,11 +315,11 @@ def small_data(monkeypatch):
 
 
 def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one(small_data, capsys):
-    training = train(2, 32, 0.1, num_epochs=3)
-    assert len(training.device_params) == 2 and len(training.epoch_s) == len(training.accuracies) == 3
+    device_params, training = train(2, 32, 0.1, num_epochs=3)
+    assert len(device_params) == 2 and len(training.epoch_s) == len(training.accuracies) == 3
     assert all(seconds > 0 for seconds in training.epoch_s)
     test_iter = data.load_data_fashion_mnist(32)[1]
-    for params in training.device_params:
+    for params in device_params:
         assert evaluate_accuracy(params, test_iter) == training.accuracies[-1]
     source, *epochs, closing = capsys.readouterr().out.splitlines()[:5]
     assert source.startswith("STAND-IN images, not Fashion-MNIST, 70 training and 30 test images")
@@ -330,7 +330,7 @@ def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one
 
 
 def test_the_same_seed_and_devices_give_the_same_bits_and_another_seed_others(small_data):
-    first, again, other = (train(3, 32, 0.1, num_epochs=2, seed=seed).device_params[0] for seed in (5, 5, 6))
+    first, again, other = (train(3, 32, 0.1, num_epochs=2, seed=seed)[0][0] for seed in (5, 5, 6))
     assert all(torch.equal(p, q) for p, q in zip(first, again))
     assert not any(torch.equal(p, q) for p, q in zip(first, other))
 
@@ -338,8 +338,8 @@ def test_the_same_seed_and_devices_give_the_same_bits_and_another_seed_others(sm
 def test_training_starts_from_the_parameters_given_and_leaves_them_alone(small_data):
     start = lenet_params(seed=9)
     before = [p.clone() for p in start]
-    training = train(2, 32, 0.0, num_epochs=1, params=start)  # lr 0: it ends where it began
-    assert all(torch.equal(p, q) for params in training.device_params for p, q in zip(params, before))
+    device_params, _ = train(2, 32, 0.0, num_epochs=1, params=start)  # lr 0: it ends where it began
+    assert all(torch.equal(p, q) for params in device_params for p, q in zip(params, before))
     train(2, 32, 0.1, num_epochs=1, params=start)
     assert all(torch.equal(p, q) and not p.requires_grad for p, q in zip(start, before))
 

@@ -9,7 +9,7 @@ import torch
 
 from d2lpar import timing
 from d2lpar.devices import ALL_CORES
-from d2lpar.timing import Span, Stopwatch, describe_machine, time_interleaved, times_interleaved
+from d2lpar.timing import Span, Stopwatch, describe_machine, time_interleaved, time_each_repeat
 
 CPU = torch.device("cpu")
 
@@ -56,13 +56,13 @@ def test_every_round_of_every_case_is_given_in_order(monkeypatch):
     clock = Clock(monkeypatch)
     seconds = {"a": iter([99, 1, 7, 2]), "b": iter([99, 5, 5, 50])}
     cases = {name: lambda name=name: clock.advance(next(seconds[name])) for name in seconds}
-    assert times_interleaved(cases, repeats=3, warmup=1) == {"a": [1, 7, 2], "b": [5, 5, 50]}
+    assert time_each_repeat(cases, repeats=3, warmup=1) == {"a": [1, 7, 2], "b": [5, 5, 50]}
 
 
 def test_what_comes_before_a_case_comes_before_each_call_and_is_not_timed(monkeypatch):
     clock, order = Clock(monkeypatch), []
     cases = {name: lambda name=name: (clock.advance(1), order.append(name)) for name in "ab"}
-    times = times_interleaved(cases, repeats=2, warmup=1, before=lambda: (clock.advance(10), order.append("-")))
+    times = time_each_repeat(cases, repeats=2, warmup=1, before=lambda: (clock.advance(10), order.append("-")))
     assert times == {"a": [1, 1], "b": [1, 1]} and "".join(order) == "-a-b" * 3
 
 

@@ -18,7 +18,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from d2lpar.bench import from_json, table
+from d2lpar.bench.report import from_json, table
 from export_script import script_of
 from sync_cells import DEFINITION
 

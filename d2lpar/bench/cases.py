@@ -1,46 +1,45 @@
-"""What the ranks of `python -m d2lpar bench` run: the cases, each checked before it is timed.
+"""The cases that the ranks of a group time, each checked before it is timed.
 
-A function for another process must lie in a module, so these lie here. All ranks go through the same cases in the same
-order. A case between processes is run by all of them; a case on virtual devices is run by rank 0 alone, with all the
-cores of the machine, while the others sleep until it is done.
+All ranks go through the same cases in the same order. A case between processes is run by all of them; a case on virtual
+devices is run by rank 0 alone, with all the cores of the machine, while the others sleep until it is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from d2lpar.bench.report import Times
 from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
 from d2lpar.devices import ALL_CORES, cores_per_device, run_on_devices, set_seed, try_devices
-from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
 from d2lpar.oracle import distance, one_worker
-from d2lpar.timing import times_interleaved
+from d2lpar.timing import time_each_repeat
 
 RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
 BATCH_SIZE, LR = 256, 0.05
 RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 5  # a step takes seconds
 ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
 
-Times = dict[str, list[float]]
-Step = tuple[Callable[[], object], list[Sequence[Tensor]]]  # a training step, and every replica that it updates
+Case = Callable[[], object]
+Makers = Mapping[str, Callable[[], Case]]  # by name, what makes a case, runs it once and checks its result
+Step = tuple[Case, list[Sequence[Tensor]]]  # a training step, and every replica that it updates
 
 
 class WrongResult(Exception):
     """A case computes something else than it should: its time would mean nothing."""
 
 
-def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, progress: Path) -> tuple[str, dict[str, Times]]:
+def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[str, dict[str, Times]]:
     """On one rank of a group: its backend, and the seconds of every repeat of each part's cases; rank 0's count.
 
     Args:
         parts: which of "large", "small", "lenet" and "resnet".
         cores: the cores of the machine, as the bench itself found them.
-        progress: file in which rank 0 keeps the fraction done.
 
     Raises:
         WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
@@ -54,82 +53,94 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, progress:
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
               "small": partial(allreduce_cases, rank, k, SMALL, calls=20), "resnet": partial(resnet_cases, rank, k)}
     result = {}
-    for number, part in enumerate(parts):
-        cases, calls = makers[part](), 0
+    for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
-
-        def before() -> None:
-            nonlocal calls
-            if rank == 0:
-                progress.write_text(f"{(number + calls / len(cases) / (times + warmup)) / len(parts):.4f}")
-            calls += 1
-            sleep_until_all_are_here()
-
-        result[part] = times_interleaved(cases, times, warmup, try_devices(k) if rank == 0 else (), before)
+        cases = on_this_rank(rank, makers[part]())
+        result[part] = time_each_repeat(cases, times, warmup, try_devices(k) if rank == 0 else (),
+                                        sleep_until_all_are_here)
+        if rank == 0:
+            print(f"{part} done")
     return dist.get_backend(), result
 
 
-def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> dict[str, Callable[[], object]]:
+def on_this_rank(rank: int, makers: Makers) -> dict[str, Case]:
+    """The cases that `rank` runs: all of them on rank 0, elsewhere only what needs all processes."""
+    return {name: make() if rank == 0 or name == "processes" else _nothing for name, make in makers.items()}
+
+
+def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
     """Allreduce of `numel` float32 `calls` times, by each algorithm and between the processes, and one pass in place.
 
     The pass reads and writes all k buffers once, which is the least that an allreduce in one memory has to do.
     """
     devices, pattern = try_devices(k), _pattern(numel)
-    own = (pattern * 2**rank).to(devices[rank])
-    dist.all_reduce(own)
-    check_sum("all_reduce between the processes", [own], k)
-    cases = {"processes": partial(dist.all_reduce, own.zero_())}  # zeros, so that no sum grows to infinity
-    data = [torch.empty(numel, device=device) for device in devices] if rank == 0 else []
-    for name, allreduce in ALGORITHMS.items():
-        for r, x in enumerate(data):
+
+    @cache
+    def buffers() -> list[Tensor]:
+        return [torch.empty(numel, device=device) for device in devices]
+
+    def processes() -> Case:
+        own = (pattern * 2**rank).to(devices[rank])
+        dist.all_reduce(own)
+        expect_sum("all_reduce between the processes", [own], k)
+        return partial(_repeat, partial(dist.all_reduce, own.zero_()), calls)  # zeros, so that no sum grows to infinity
+
+    def algorithm(name: str) -> Case:
+        for r, x in enumerate(buffers()):
             x.copy_(pattern).mul_(2**r)
-        cases[name] = partial(allreduce, data) if rank == 0 else _nothing
-        cases[name]()
-        check_sum(name, data, k)
-    for x in data:
-        x.zero_()
-    threads = min(k, ALL_CORES)
-    shares = list(zip(*(x.tensor_split(threads) for x in data)))
-    cases["one pass"] = partial(run_on_devices, _pass, shares) if rank == 0 else _nothing
-    return {name: partial(_repeat, case, calls) for name, case in cases.items()}
+        ALGORITHMS[name](buffers())
+        expect_sum(name, buffers(), k)
+        for x in buffers():
+            x.zero_()
+        return partial(_repeat, partial(ALGORITHMS[name], buffers()), calls)
+
+    def one_pass() -> Case:
+        shares = list(zip(*(x.tensor_split(min(k, ALL_CORES)) for x in buffers())))
+        return partial(_repeat, partial(run_on_devices, _pass, shares), calls)
+
+    return {"processes": processes, **{name: partial(algorithm, name) for name in ALGORITHMS}, "one pass": one_pass}
 
 
-def lenet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
+def lenet_cases(rank: int, k: int) -> Makers:
     """One step of LeNet: a plain loop, one device, one with all cores, k devices, and DistributedDataParallel."""
     X, y = _minibatch(BATCH_SIZE)
     expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
-    makers = {"processes": partial(ddp_step, X, y, rank, k), "plain loop": partial(plain_step, X, y),
-              "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
-              "1 device, all cores": partial(device_step, X, y, 1, ALL_CORES)}
-    cases = {}
-    for name, make in makers.items():
-        cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
-        cases[name]()
-        check_replicas(f"LeNet by {name}", replicas, expected)
-    return cases
+    steps = {"processes": partial(ddp_step, X, y, rank, k), "plain loop": partial(plain_step, X, y),
+             "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
+             "1 device, all cores": partial(device_step, X, y, 1, ALL_CORES)}
+    return {name: partial(_checked_step, f"LeNet by {name}", step, expected) for name, step in steps.items()}
 
 
-def resnet_cases(rank: int, k: int) -> dict[str, Callable[[], object]]:
+def resnet_cases(rank: int, k: int) -> Makers:
     """One step of ResNet-18: one device, one with all cores, k devices, and DistributedDataParallel.
 
     With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against a plain
     loop.
     """
     X, y = _minibatch(RESNET_BATCH_SIZE)
-    makers = {"processes": partial(resnet_ddp_step, X, y, rank, k), "1 device": partial(resnet_step, X, y, 1),
-              "k devices": partial(resnet_step, X, y, k),
-              "1 device, all cores": partial(resnet_step, X, y, 1, ALL_CORES)}
     step, [alone] = _module_step(_resnet(), X, y)
     step()
-    cases, sharded = {}, []
-    for name, make in makers.items():
-        cases[name], replicas = make() if name == "processes" or rank == 0 else (_nothing, [])
-        cases[name]()
-        if name == "processes":
-            sharded = [p.detach().clone() for p in replicas[0]]
-        else:
-            check_replicas(f"ResNet-18 by {name}", replicas, sharded if name == "k devices" else alone, 1e-3)
-    return cases
+    sharded: list[Tensor] = []
+
+    def processes() -> Case:
+        case, replicas = resnet_ddp_step(X, y, rank, k)
+        case()
+        sharded.extend(p.detach().clone() for p in replicas[0])
+        return case
+
+    def devices(name: str, expected: list[Tensor], count: int, cores: int = 1) -> Case:
+        return _checked_step(f"ResNet-18 by {name}", partial(resnet_step, X, y, count, cores), expected, 1e-3)
+
+    return {"processes": processes, "1 device": partial(devices, "1 device", alone, 1),
+            "k devices": partial(devices, "k devices", sharded, k),
+            "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, ALL_CORES)}
+
+
+def _checked_step(name: str, make: Callable[[], Step], expected: Sequence[Tensor], tolerance: float = 1e-4) -> Case:
+    case, replicas = make()
+    case()
+    expect_replicas(name, replicas, expected, tolerance)
+    return case
 
 
 def plain_step(X: Tensor, y: Tensor) -> Step:
@@ -187,7 +198,7 @@ def _module_step(net: nn.Module, X: Tensor, y: Tensor) -> Step:
 
 def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     """ResNet-18 on k devices of so many cores each, through the book's DataParallel."""
-    from d2lpar.parallel import DataParallel
+    from d2lpar.data_parallel import DataParallel
 
     devices = try_devices(k)
     step, replicas = _module_step(DataParallel(_resnet().to(devices[0]), devices), X, y)
@@ -208,8 +219,6 @@ def resnet_ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
 
 
 def _resnet() -> nn.Module:
-    from d2lpar.concise import resnet18
-
     torch.manual_seed(0)
     return resnet18(10)
 
@@ -219,18 +228,7 @@ def _minibatch(size: int) -> tuple[Tensor, Tensor]:
     return torch.rand(size, 1, 28, 28, generator=generator), torch.randint(10, (size,), generator=generator)
 
 
-class LeNet(nn.Module):
-    """The book's LeNet as a module."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.params = nn.ParameterList(lenet_params())
-
-    def forward(self, X: Tensor) -> Tensor:
-        return lenet(X, list(self.params))
-
-
-def check_sum(name: str, data: Sequence[Tensor], k: int) -> None:
+def expect_sum(name: str, data: Sequence[Tensor], k: int) -> None:
     """Raise WrongResult unless each of `data` is the sum of `pattern * 2**r` over k ranks, which float32 holds exactly.
 
     No other choice of addends has that sum.
@@ -240,9 +238,11 @@ def check_sum(name: str, data: Sequence[Tensor], k: int) -> None:
             raise WrongResult(f"{name} leaves a wrong sum in buffer {rank} of {len(data)}")
 
 
-def check_replicas(name: str, replicas: Sequence[Sequence[Tensor]], expected: Sequence[Tensor],
+def expect_replicas(name: str, replicas: Sequence[Sequence[Tensor]], expected: Sequence[Tensor],
                    tolerance: float = 1e-4) -> None:
     """Raise WrongResult unless every replica is, after one step, what one worker has, up to rounding."""
+    if not replicas:
+        raise WrongResult(f"{name} left no replicas")
     for rank, params in enumerate(replicas):
         if not (far := distance(params, expected)) <= tolerance:
             raise WrongResult(f"after a step of {name}, replica {rank} is {far:.1e} away from what it should be")

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
+"""Tests of d2lpar.data_parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
 
 Where each replica sees only its shard (BatchNorm in training), the oracle is a plain loop over copies of the module.
 """
@@ -21,9 +21,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from d2lpar.concise import resnet18
+from d2lpar.models import resnet18
 from d2lpar.devices import run_on_devices, try_devices
-from d2lpar.parallel import DataParallel, gather, replicate, scatter
+from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -515,7 +515,7 @@ def train_200_steps():
 def test_200_steps_give_the_same_bits_again_and_in_another_process():
     here = train_200_steps()
     assert train_200_steps() == here
-    script = "import test_parallel; print(test_parallel.train_200_steps())"
+    script = "import test_data_parallel; print(test_data_parallel.train_200_steps())"
     there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert there.stdout.strip() == here, there.stderr
 

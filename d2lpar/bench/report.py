@@ -1,0 +1,81 @@
+"""The rows of the bench: how many times as fast, with its spread and its limit; as a table, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+Times = dict[str, list[float]]  # by case, the seconds of each repeat
+GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "dispatch", "data")
+
+
+class Row(NamedTuple):
+    """How many times as fast `what` is as `against`: the median of the repeats, their middle half, and the limit."""
+
+    group: str
+    what: str
+    against: str
+    ratio: float
+    low: float
+    high: float
+    limit: float | None = None
+
+
+class Report(NamedTuple):
+    """One run: on which machine and data, how often each case was timed, how long it took, and the rows."""
+
+    machine: dict[str, str]
+    repeats: int
+    seconds: int
+    rows: list[Row]
+
+
+def ratio_row(group: str, what: str, against: str, times: Times, ours: str, reference: str,
+              limit: float | None = None) -> Row:
+    """The row of two cases of one interleaved run: the quartiles of the repeats' ratios."""
+    low, ratio, high = statistics.quantiles(ratios(times, ours, reference), n=4, method="inclusive")
+    return Row(group, what, against, ratio, low, high, limit)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """A Markdown table that is also readable as it is; rows of a single group do without its name."""
+    columns = {
+        "group": [row.group for row in rows],
+        "ours": [row.what for row in rows],
+        "against": [row.against for row in rows],
+        "times as fast": [short(row.ratio) for row in rows],
+        "middle half": [f"{short(row.low)} to {short(row.high)}" for row in rows],
+        "limit": [short(row.limit) for row in rows],
+    }
+    if len(set(columns["group"])) == 1:
+        del columns["group"]
+    sides = ["left"] * (len(columns) - 3) + ["right"] * 3
+    return tabulate(columns, headers="keys", tablefmt="pipe", colalign=sides, disable_numparse=True)
+
+
+def to_json(report: Report) -> str:
+    """The report as JSON text."""
+    rows = [row._asdict() for row in report.rows]
+    return json.dumps(report._replace(rows=rows)._asdict(), indent=1, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str) -> Report:
+    """The report that `to_json` wrote."""
+    report = Report(**json.loads(text))
+    return report._replace(rows=[Row(**row) for row in report.rows])
+
+
+def short(number: float | None) -> str:
+    """Three digits, or as many as stand before the point; nothing for None."""
+    if number is None:
+        return ""
+    return f"{number:.{2 if number < 10 else 1 if number < 100 else 0}f}"
+
+
+def ratios(times: Times, ours: str, reference: str) -> list[float]:
+    """How many times as fast `ours` is as `reference`, repeat by repeat."""
+    return [theirs_s / ours_s for theirs_s, ours_s in zip(times[reference], times[ours], strict=True)]

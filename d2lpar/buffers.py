@@ -1,0 +1,120 @@
+"""Buffers, the tensors that a collective reads and overwrites: which may be used, and how they are cut into chunks.
+
+A module's registered buffers, such as the running statistics of BatchNorm, are another thing with the same name.
+Chapter 3 cuts buffers; every collective checks them first, so that what it refuses is as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def check_buffers(data: Sequence[Tensor]) -> None:
+    """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
+
+    Wanted: at least one tensor, one shape, one dtype, no two buffers that share memory (nor one that shares memory
+    with itself, as an expanded tensor does), and none that autograd or inference mode forbids to write.
+    """
+    if len(data) == 0:
+        raise ValueError("a collective needs at least one tensor, got none")
+    for rank, x in enumerate(data):
+        if problem := _why_not_written(x):
+            raise ValueError(f"entry {rank} {problem}")
+        for name in ("shape", "dtype"):
+            if (value := getattr(x, name)) != (first := getattr(data[0], name)):
+                raise ValueError(f"the {name} of entry {rank} is {value}, of entry 0 {first}: all must be equal")
+    for a, b in overlaps(data):
+        raise ValueError(f"entries {a} and {b} overlap in memory: each device needs a buffer of its own")
+
+
+def check_lists(device_tensors: Sequence[Sequence[Tensor]]) -> None:
+    """Raise a ValueError unless the lists can be reduced entry by entry, and each of them can be one buffer."""
+    lengths = [len(tensors) for tensors in device_tensors]
+    if not lengths or lengths[0] == 0 or len(set(lengths)) > 1:
+        raise ValueError(f"each device needs one list of the same number of tensors, at least 1, got lengths {lengths}")
+    for i, replicas in enumerate(zip(*device_tensors)):
+        try:
+            check_buffers(replicas)
+        except ValueError as error:
+            raise ValueError(f"tensor {i} of each list: {error}") from None
+    for pair in overlaps([x for tensors in device_tensors for x in tensors]):
+        (a, i), (b, j) = (divmod(place, lengths[0]) for place in pair)
+        raise ValueError(f"tensor {i} of list {a} and tensor {j} of list {b} overlap in memory")
+    for rank, tensors in enumerate(device_tensors):
+        kinds = {(x.dtype, x.device) for x in tensors}
+        if len(kinds) > 1:
+            raise ValueError(f"the tensors of rank {rank} cannot be one buffer: they are of "
+                             + ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds)))
+
+
+def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
+    """The places (i, j), i < j, sorted, of every two of `tensors` that have an element in common.
+
+    Exact: two views of one storage need not have one.
+    """
+    starts = [x.data_ptr() for x in tensors]
+    ends = [start + _extent_bytes(x) for start, x in zip(starts, tensors)]
+    found, near = [], []  # near: those whose addresses reach beyond the current one's first
+    for b in sorted(range(len(tensors)), key=starts.__getitem__):
+        near = [a for a in near if ends[a] > starts[b]]
+        for a in near:
+            if tensors[a].device == tensors[b].device and np.shares_memory(_place(tensors[a]), _place(tensors[b])):
+                found.append((min(a, b), max(a, b)))
+        near.append(b)
+    return sorted(found)
+
+
+@contextmanager
+def cut(data: Sequence[Tensor], num_chunks: int) -> Iterator[list[tuple[Tensor, ...]]]:
+    """For each buffer, flattened, the list of its chunks, of sizes that differ by at most one element.
+
+    The chunks are views. Only a buffer with gaps in memory is copied, and written back at the end of the block.
+    """
+    flat = [x.contiguous().view(-1) for x in data]
+    yield [x.tensor_split(num_chunks) for x in flat]
+    for x, copy in zip(data, flat):
+        if not x.is_contiguous():
+            x.copy_(copy.view_as(x))
+
+
+def _why_not_written(x: Tensor) -> str:
+    """What forbids to write `x` in place, as the end of a sentence; "" if nothing does."""
+    if x.layout != torch.strided or x.device.type == "meta":
+        return f"is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory"
+    if _overlaps_itself(x):
+        return "is an expanded tensor: several of its elements are one place in memory"
+    if x.requires_grad and torch.is_grad_enabled():
+        return "requires grad: reduce it under torch.no_grad()"
+    if x.is_inference() and not torch.is_inference_mode_enabled():
+        return "was made in inference mode: outside of it nothing may write into it"
+    return ""
+
+
+def _overlaps_itself(x: Tensor) -> bool:
+    """Whether a step in some dimension is no longer than all that the dimensions of smaller steps reach."""
+    reach = 0
+    for stride, size in sorted((stride, size) for stride, size in zip(x.stride(), x.shape) if size > 1):
+        if stride <= reach:
+            return x.numel() > 0
+        reach += (size - 1) * stride
+    return False
+
+
+def _extent_bytes(x: Tensor) -> int:
+    """From the first byte of `x` to behind its last."""
+    numel = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) if x.numel() else 0
+    return numel * x.element_size()
+
+
+def _place(x: Tensor) -> np.ndarray:
+    """A NumPy array at the addresses of `x`, never read, so that NumPy can tell exactly whether two tensors overlap."""
+    size = x.element_size()
+    interface = {"version": 3, "typestr": f"|V{size}", "data": (x.data_ptr(), False), "shape": tuple(x.shape),
+                 "strides": tuple(stride * size for stride in x.stride())}
+    return np.asarray(SimpleNamespace(__array_interface__=interface))

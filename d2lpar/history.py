@@ -1,0 +1,76 @@
+"""The history of a training: shown while it runs, and what is left of it (chapters 2 and 4).
+
+One small thing owns the clock, the progress bar, the line per epoch, the growing curve and the last line, so that a
+training loop is nothing but a training loop.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import torch
+from matplotlib.figure import Figure
+from tqdm import tqdm
+
+from d2lpar.devices import describe_devices, synchronize
+from d2lpar.plot import draw_curves, in_notebook, show_live
+
+Batch = TypeVar("Batch")
+
+
+class History:
+    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, shown as they come.
+
+    Inside its `with` block, `clocked` goes through the batches of an epoch, and `add` ends the epoch. A block that
+    ends without an error prints a last line.
+
+    Args:
+        num_epochs: how many epochs there will be, at least 1.
+        num_batches: batches per epoch, at least 1.
+        devices: for the clock, which waits for their work, and for the last line.
+
+    Raises:
+        ValueError: if there is no epoch or no batch.
+    """
+
+    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
+        if num_epochs < 1 or num_batches < 1:
+            raise ValueError(f"nothing to train: {num_epochs} epochs of {num_batches} batches")
+        self.epoch_s: list[float] = []
+        self.accuracies: list[float] = []
+        self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
+
+    def __enter__(self) -> History:
+        self._handle = show_live(self._draw())
+        self._bar = tqdm(total=self._num_epochs * self._num_batches, unit="batch", file=sys.stdout, leave=False,
+                         disable=not (in_notebook() or sys.stdout.isatty()), ncols=70)
+        return self
+
+    def clocked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Go through `batches`, while the clock runs and the bar moves."""
+        start = time.perf_counter()
+        for batch in batches:
+            yield batch
+            self._bar.update()
+        synchronize(self._devices)
+        self.epoch_s.append(time.perf_counter() - start)
+
+    def add(self, accuracy: float) -> None:
+        """End the epoch: print its line, and let the curve grow by one point."""
+        self.accuracies.append(accuracy)
+        tqdm.write(f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}", file=sys.stdout)
+        self._handle = show_live(self._draw(), self._handle)
+
+    def __exit__(self, kind: type | None, *error: object) -> None:
+        self._bar.close()
+        if kind is None and self.accuracies:
+            mean_s = sum(self.epoch_s) / len(self.epoch_s)
+            print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch on {describe_devices(self._devices)}")
+
+    def _draw(self) -> Figure:
+        fig = draw_curves({f"{len(self.accuracies)} epochs": self.accuracies}, "epoch", "test accuracy")
+        fig.axes[0].set(xlim=(0.7, self._num_epochs + 0.3), ylim=(0, 1))
+        return fig

@@ -1,0 +1,242 @@
+"""`run_ranks`: a function, called in several processes at once.
+
+Every rank is a fresh Python. `fn` travels to it by its name or, where it is defined in a notebook or a script, as it
+is, with the functions, classes and values that it uses; the program that started it is not run again, so a script needs
+no `if __name__ == "__main__"`.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import os
+import pickle
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cloudpickle
+
+from d2lpar.devices import device_cores
+from d2lpar.interrupts import uninterrupted
+
+_LOOK_S = 0.02  # the caller looks this often for news
+_GRACE_S = 1.0  # between asking a process to end and killing it
+_HERE = Path(__file__).parent
+
+
+class RankError(RuntimeError):
+    """One of the ranks failed; the message names it and holds its traceback."""
+
+
+def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.0) -> list:
+    """Run `fn(rank, *args)` in `world_size` processes that form one process group; give the results in rank order.
+
+    The group's backend is NCCL where each rank can have a GPU of its own, which is then its current device, and
+    otherwise Gloo, with the share of the cores that a virtual device has. Blocks until all ranks have finished. What
+    rank 0 prints is shown at once, what the others print when all have ended, in rank order. Arguments and results are
+    pickled: tensors travel by value.
+
+    When it returns or raises, no rank is left and no process that a rank has started (but for those that have left
+    the rank's process group, as daemons do). On Linux and macOS that also holds if the caller is killed.
+
+    Args:
+        fn: any function, also one that is defined in a notebook.
+        timeout_s: for everything, the start of the processes (some seconds) included.
+
+    Raises:
+        ValueError: before any process is started, if `world_size` or `timeout_s` make no sense, or `fn` or `args`
+            cannot be sent to another process.
+        RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
+            that failed first. The others are ended at once.
+        TimeoutError: after `timeout_s`, with where the ranks stood that had not finished.
+    """
+    _check(fn, world_size, timeout_s)
+    call = _pickle_call(fn, args)
+    deadline = time.monotonic() + timeout_s
+    with TemporaryDirectory(prefix="d2lpar-") as folder:
+        Path(folder, "call").write_bytes(call)
+        processes: list[_Process] = []
+        keeper = None
+        try:
+            with uninterrupted():  # no process that nobody knows of
+                keeper = _start_keeper(folder)
+            for rank in range(world_size):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
+                with uninterrupted():
+                    processes.append(_Process(rank, world_size, folder, timeout_s))
+                    keeper.stdin.write(b"%d\n" % processes[-1].pid)
+            _wait_for_results(processes, deadline, timeout_s)
+            _release(processes)
+            return [process.result() for process in processes]
+        finally:
+            with uninterrupted(math.inf):  # it takes a second or two
+                _end(processes, keeper)
+                for process in processes:
+                    process.show_prints()
+
+
+class _Process:
+    """A rank's process as its caller sees it, and the files it writes.
+
+    `result` or `error`, one of them, as its last act; `printed` by Python; `log` by everything beneath it, such as
+    the greetings of Gloo; `stack`, where it stood when it was asked to end.
+    """
+
+    def __init__(self, rank: int, world_size: int, folder: str, timeout_s: float) -> None:
+        self.name, self._prefix, self._shown = f"rank {rank}", Path(folder, f"{rank}-"), 0
+        cores = device_cores()
+        settings = [folder, rank, world_size, timeout_s, cores]
+        environment = {"GLOO_SOCKET_IFNAME": _loopback()} | os.environ | {
+            "OMP_NUM_THREADS": str(cores),
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # "" is the current folder
+        }
+        with self.file("log").open("wb") as log:
+            # -P: no path but the caller's; a group of its own: Ctrl-C reaches the caller, which ends the ranks
+            self._process = subprocess.Popen([sys.executable, "-P", _HERE / "rank.py", *map(str, settings)],
+                                             env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log, bufsize=0,
+                                             process_group=0)
+        self.pid = self._process.pid
+
+    def file(self, what: str) -> Path:
+        return Path(f"{self._prefix}{what}")
+
+    def text(self, what: str) -> str:
+        return self.file(what).read_text("utf-8", "replace") if self.file(what).exists() else ""
+
+    def show_prints(self, unfinished: bool = True) -> None:
+        """Print what is new, the last line only if it is finished or nothing more will come."""
+        *lines, last = self.text("printed")[self._shown:].split("\n")
+        for line in [*lines, *[last] * (unfinished and bool(last))]:
+            print(f"{self.name}: {line}", flush=True)
+            self._shown += len(line) + 1
+
+    def result(self) -> Any:
+        try:
+            return pickle.loads(self.file("result").read_bytes())
+        except Exception as error:
+            raise RankError(f"what {self.name} returned cannot be read here: {error!r}") from error
+
+    def has_ended(self) -> bool:
+        """Whether the process is over; it is not reaped yet, so its number belongs to nobody else."""
+        if not hasattr(os, "waitid"):
+            return self._process.poll() is not None
+        if self._process.returncode is not None:
+            return True
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    def release(self) -> None:
+        with suppress(OSError):  # one that died after its result was in
+            self._process.stdin.write(b".")
+
+    def terminate(self) -> None:
+        with suppress(OSError):
+            os.kill(self.pid, signal.SIGTERM)
+
+    def kill_group(self) -> None:
+        """Kill the process and all that it has started."""
+        with suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._process.kill()
+
+    def reap(self) -> None:
+        self._process.wait()
+        self._process.stdin.close()
+
+    def why_dead(self) -> str:
+        self.kill_group()
+        code = self._process.wait()
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        full = shutil.disk_usage(self.file("log").parent).free < 2**20
+        why = "\n\nthe disk that holds the folder for temporary files is full" if full else ""
+        return f"{self.name} {how} before fn had returned{why}\n\n{self.text('log')[-2000:]}".rstrip()
+
+
+def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s: float) -> None:
+    while waiting := [process for process in processes if not process.file("result").exists()]:
+        processes[0].show_prints(unfinished=False)
+        failed = [process for process in waiting if process.file("error").exists()]
+        if failed:
+            time.sleep(0.1)  # the end of a process can show later than the error of a rank that lost it as a peer
+        for process in waiting:
+            if process.has_ended() and not process.file("error").exists() and not process.file("result").exists():
+                raise RankError(process.why_dead())
+        if failed:
+            first = min(failed, key=lambda process: process.file("error").stat().st_mtime_ns)
+            raise RankError(f"{first.name} raised an exception\n\n{first.text('error')}".rstrip())
+        if time.monotonic() > deadline:
+            _ask_to_end(processes)
+            stood = [f"{process.name}: {process.text('stack') or 'nobody knows where'}".rstrip() for process in waiting]
+            raise TimeoutError(f"after {timeout_s} s, {', '.join(process.name for process in waiting)} of "
+                               f"{len(processes)} ranks had not finished\n\n" + "\n\n".join(stood))
+        time.sleep(_LOOK_S)
+
+
+def _release(processes: Sequence[_Process]) -> None:
+    """Let the ranks go, which have waited for one another so that none loses a peer that it still needs."""
+    for process in processes:
+        process.release()
+    _wait_for_ends(processes, 5 * _GRACE_S)
+
+
+def _end(processes: Sequence[_Process], keeper: subprocess.Popen | None) -> None:
+    """Leave no process, whatever it is doing."""
+    if not all(process.has_ended() for process in processes):
+        _ask_to_end(processes)
+    for process in processes:
+        process.kill_group()
+    if keeper is not None:  # before the ranks are reaped: it must not know numbers that may be somebody else's
+        keeper.kill()
+        keeper.wait()
+        keeper.stdin.close()
+    for process in processes:
+        process.reap()
+
+
+def _ask_to_end(processes: Sequence[_Process]) -> None:
+    for process in processes:
+        process.terminate()
+    _wait_for_ends(processes, _GRACE_S)
+
+
+def _wait_for_ends(processes: Sequence[_Process], patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while not all(process.has_ended() for process in processes) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+
+
+def _start_keeper(folder: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-I", "-S", _HERE / "keeper.py", folder], stdin=subprocess.PIPE, bufsize=0,
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+
+
+def _check(fn: Callable, world_size: int, timeout_s: float) -> None:
+    if not callable(fn):
+        raise ValueError(f"ranks run a function, got {fn!r}")
+    if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
+        raise ValueError(f"the number of ranks must be a whole number of at least 1, got {world_size!r}")
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
+        raise ValueError(f"the time-out must be a finite number of seconds greater than 0, got {timeout_s!r}")
+
+
+def _pickle_call(fn: Callable, args: tuple) -> bytes:
+    """`fn` and `args`, and the source of what has no file, such as a notebook's cells, for tracebacks."""
+    cells = {name: entry for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None}
+    try:
+        return cloudpickle.dumps((fn, args, cells))
+    except Exception as error:
+        raise ValueError(f"fn and its arguments must be such that they can be pickled: {error}") from error
+
+
+def _loopback() -> str:
+    """The network interface of this machine with itself, which spares Gloo to look up a host name; "" if unknown."""
+    names = [name for _, name in socket.if_nameindex()]
+    return next((name for name in ("lo", "lo0") if name in names), "")

@@ -1,0 +1,82 @@
+"""Tests of d2lpar.history: what a training shows while it runs, and what is left of it."""
+
+import re
+
+import pytest
+import torch
+
+from d2lpar import history, plot
+from d2lpar.history import History
+
+CPU = [torch.device("cpu")]
+
+
+class Page:
+    """What a notebook's kernel and page are for our figures."""
+
+    kernel = "here"
+
+    def __init__(self):
+        self.alts = []
+
+    def display(self, fig, metadata, **options):
+        self.update(fig, metadata)
+        return self
+
+    def update(self, fig, metadata):
+        self.alts.append(metadata["image/svg+xml"]["alt"])
+
+
+def test_two_epochs_by_hand(monkeypatch, capsys):
+    clock = iter([10.0, 11.5, 20.0, 22.0])
+    monkeypatch.setattr(history.time, "perf_counter", lambda: next(clock))
+    with History(2, 3, CPU) as training:
+        assert list(training.clocked("abc")) == ["a", "b", "c"]
+        training.add(0.5)
+        assert list(training.clocked("abc")) == ["a", "b", "c"]
+        training.add(0.625)
+    assert (training.epoch_s, training.accuracies) == ([1.5, 2.0], [0.5, 0.625])
+    first, second, last = capsys.readouterr().out.splitlines()
+    assert (first, second) == ("epoch  1: 1.50 s, test acc 0.500", "epoch  2: 2.00 s, test acc 0.625")
+    assert re.fullmatch(r"test acc 0\.62, 1\.8 s/epoch on \[cpu\]: 1 virtual device .*", last)
+
+
+def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + 7))
+    with History(1, 2, CPU) as training:
+        clock[0] += 100
+        for _ in training.clocked("ab"):
+            clock[0] += 1
+        clock[0] += 100
+        training.add(0.5)
+    assert training.epoch_s == [1 + 1 + 7]
+
+
+def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
+    page = Page()
+    monkeypatch.setattr(plot, "get_ipython", lambda: page)
+    monkeypatch.setattr(plot, "display", page.display)
+    with History(2, 1, CPU) as training:
+        for accuracy in (0.5, 0.625):
+            list(training.clocked("a"))
+            training.add(accuracy)
+    assert [alt.partition(". ")[2] for alt in page.alts] == [
+        "0 epochs: no points yet.", "1 epochs: from 0.5 to 0.5.", "2 epochs: from 0.5 to 0.62."]
+
+
+def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):
+    with pytest.raises(ZeroDivisionError), History(2, 2, CPU) as training:
+        for _ in training.clocked("ab"):
+            pass
+        training.add(0.5)
+        1 / 0
+    assert capsys.readouterr().out.count("test acc") == 1
+    assert training._bar.disable
+
+
+@pytest.mark.parametrize("num_epochs, num_batches", [(0, 3), (-1, 3), (2, 0)])
+def test_a_training_of_nothing_is_refused(num_epochs, num_batches):
+    with pytest.raises(ValueError, match=f"nothing to train: {num_epochs} epochs of {num_batches} batches"):
+        History(num_epochs, num_batches, CPU)
