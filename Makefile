@@ -2,11 +2,12 @@
 
 PYTHON ?= python3
 PIP_EXTRA ?=
+REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 13) or sys.exit("The book needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
 
-.PHONY: help book test lab run data clean
+.PHONY: help book test lab run diff data clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -24,6 +25,9 @@ lab: .venv/installed ## open JupyterLab in notebooks/
 
 run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
 	@.venv/bin/python book/tools/run_notebooks.py
+
+diff: .venv/installed ## show what changed in the notebooks since the last commit, or since another: make diff REV=main~3
+	@.venv/bin/python book/tools/diff_notebooks.py "$(REV)"
 
 data: .venv/installed ## download Fashion-MNIST (30 MB)
 	@.venv/bin/python -m d2lpar data

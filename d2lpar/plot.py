@@ -23,7 +23,7 @@ from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
-HATCHES = ("////", "....", "xxxx")  # one for each kind of communication
+HATCHES = ("////", "----", "xxxx")  # one for each kind of communication; lines only, as dots make an SVG of a megabyte
 
 
 def use_book_style() -> None:

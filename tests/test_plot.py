@@ -208,3 +208,13 @@ def test_each_kind_of_communication_has_a_hatch_of_its_own():
     bars = plot.draw_timeline(spans, communication=["add", "copy"]).axes[0].patches
     assert bars[0].get_hatch() and bars[1].get_hatch() and bars[0].get_hatch() != bars[1].get_hatch()
     plt.close("all")
+
+
+def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
+    kinds = [f"kind {number}" for number in range(len(plot.HATCHES))]
+    spans = [Span(step % 4, what, start := step + number / 10, start + 0.05)
+             for step in range(24) for number, what in enumerate(kinds)]
+    fig = plot.draw_timeline(spans, communication=kinds)
+    size = len(svg(fig))
+    plt.close(fig)
+    assert size < 60_000, "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"

@@ -2,7 +2,8 @@
 
 Stored pages come from real data only, so it refuses where Fashion-MNIST is not there. Nothing is stored of a notebook
 that fails. What is stored has no timestamps, no remains of progress bars and no path of this machine, and the
-notebook's metadata says which images were used. `book/_data/measured.json` says on which machine each notebook was run.
+notebook's metadata says which images were used. A cell that is as it was in the last commit has its id of then.
+`book/_data/measured.json` says on which machine each notebook was run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from nbclient.exceptions import CellExecutionError
 
 from d2lpar.data import DataError, book_sizes, find_data, provenance
 from d2lpar.timing import describe_machine
+from revisions import committed, keep_ids
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "book" / "_data" / "measured.json"
@@ -90,6 +92,8 @@ def main(names: list[str]) -> None:
         except CellExecutionError as error:
             sys.exit(f"{path.name} failed and keeps its stored outputs:\n{error}")
         normalise(notebook, data)
+        if before := committed(path):
+            keep_ids(notebook, before)
         nbformat.write(notebook, path)
         record(path, machine(data))
         print(f"{path.name}: stored")

@@ -1,0 +1,107 @@
+"""Tests of book/tools/revisions.py: a cell that stays keeps its id, so that a diff shows the cells that changed."""
+
+import shutil
+import subprocess
+
+import nbformat
+import pytest
+import revisions
+import run_notebooks
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+
+def notebook(*cells):
+    """A notebook of cells given as (id, source); those whose source begins with # are Markdown."""
+    return new_notebook(cells=[(new_markdown_cell if source.startswith("#") else new_code_cell)(source, id=name)
+                               for name, source in cells])
+
+
+BEFORE = [("a", "# one"), ("b", "x = 1"), ("c", "x = 2")]
+
+
+@pytest.mark.parametrize("now, ids", [
+    (BEFORE, "a b c"),
+    ([("n1", "# one"), ("n2", "x = 1"), ("n3", "x = 2")], "a b c"),
+    ([("n1", "# one"), ("n2", "new"), ("n3", "x = 1"), ("n4", "x = 2")], "a n2 b c"),
+    ([("n1", "x = 2"), ("n2", "# one"), ("n3", "x = 1")], "c a b"),
+    ([("n1", "# one"), ("n2", "x = 1 + 1"), ("n3", "x = 2")], "a n2 c"),
+    ([("a", "# one"), ("b", "x = 1 + 1"), ("n", "x = 1"), ("c", "x = 2")], "a n b c"),
+], ids=["as it was", "new ids", "inserted", "moved", "changed", "copied, and the first of the two changed"])
+def test_cells_that_stay_keep_their_ids(now, ids):
+    after = notebook(*now)
+    revisions.keep_ids(after, notebook(*BEFORE))
+    assert [cell.id for cell in after.cells] == ids.split()
+    assert [cell.source for cell in after.cells] == [source for _, source in now]
+    nbformat.validate(after)
+
+
+@pytest.mark.parametrize("now, ids", [
+    ([("n1", "same"), ("n2", "same")], "a b"),
+    ([("n1", "same"), ("n2", "same"), ("n3", "same")], "a b n3"),
+    ([("b", "same"), ("n", "same")], "b a"),
+    ([("b", "same")], "b"),
+    ([("b", "other"), ("n1", "same"), ("n2", "same")], "n2 a b"),
+])
+def test_equal_cells_keep_their_ids_in_order_and_no_id_is_there_twice(now, ids):
+    after = notebook(*now)
+    revisions.keep_ids(after, notebook(("a", "same"), ("b", "same")))
+    assert [cell.id for cell in after.cells] == ids.split()
+    assert len(set(ids.split())) == len(now)
+
+
+def test_a_markdown_cell_is_not_a_code_cell_with_the_same_text():
+    after = notebook(("n", "text"))
+    before = new_notebook(cells=[new_markdown_cell("text", id="a")])
+    revisions.keep_ids(after, before)
+    assert after.cells[0].id == "n"
+
+
+def commit_all(folder):
+    for arguments in (["init", "-q"], ["add", "-A"],
+                      ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "-m", "Notebooks"]):
+        subprocess.run(["git", *arguments], cwd=folder, check=True)
+
+
+@pytest.fixture
+def book(tmp_path):
+    """A git checkout with one notebook."""
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(notebook(*BEFORE), tmp_path / "notebooks" / "01_a.ipynb")
+    commit_all(tmp_path)
+    return tmp_path
+
+
+def test_what_was_committed_is_found_also_where_the_file_has_changed(book):
+    path = book / "notebooks" / "01_a.ipynb"
+    path.write_text("{}")
+    assert [cell.id for cell in revisions.committed(path).cells] == ["a", "b", "c"]
+    assert revisions.committed(path, "HEAD~1") is None
+    assert revisions.committed(path.with_name("02_new.ipynb")) is None
+
+
+def test_without_a_checkout_and_without_git_nothing_was_committed(book, monkeypatch):
+    path = book / "notebooks" / "01_a.ipynb"
+    assert revisions.committed(path) is not None
+    monkeypatch.setenv("PATH", "")
+    assert revisions.committed(path) is None
+    monkeypatch.undo()
+    shutil.rmtree(book / ".git")
+    assert revisions.committed(path) is None
+
+
+@pytest.mark.parametrize("with_git", [True, False])
+def test_storing_a_notebook_keeps_the_ids_of_the_last_commit(book, monkeypatch, with_git):
+    def execute(path):
+        run = notebook(("n1", "# one"), ("n2", "print(1)"), ("n3", "x = 2"))
+        run.cells[2].outputs = [new_output("stream", text="2\n")]
+        return run
+
+    for name, value in {"ROOT": book, "MEASURED": book / "measured.json", "execute": execute, "find_data": lambda: book,
+                        "provenance": lambda *sizes: {"source": "none"}, "machine": lambda data: {}}.items():
+        monkeypatch.setattr(run_notebooks, name, value)
+    if not with_git:
+        shutil.rmtree(book / ".git")
+    run_notebooks.main([])
+    stored = nbformat.read(book / "notebooks" / "01_a.ipynb", as_version=4)
+    assert [cell.id for cell in stored.cells] == (["a", "n2", "c"] if with_git else ["n1", "n2", "n3"])
+    assert stored.cells[2].outputs[0].text == "2\n"
