@@ -18,7 +18,6 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
 from d2lpar.devices import run_on_devices, try_devices
-from d2lpar.interrupts import uninterrupted
 
 
 def scatter(inputs: Any, devices: Sequence[torch.device]) -> list[Any]:
@@ -98,7 +97,6 @@ class DataParallel(nn.Module):
         check_on(self.device_ids[0], module)
         self.module = module
 
-    @uninterrupted()
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         check_on(self.device_ids[0], self.module)
         leaves, nesting = pytree.tree_flatten((inputs, kwargs))
