@@ -1,7 +1,7 @@
 """What the site needs beyond jupyter-book.
 
 Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables of
-the machines and of the bench, no thebe.
+the machines and of the bench, the buttons that need the repository's address, no thebe.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.errors import ConfigError
 from sphinx.util.docutils import SphinxDirective
 
 from d2lpar.bench.report import from_json, table
@@ -25,6 +27,8 @@ from sync_cells import DEFINITION
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
 TAUGHT_IN = re.compile(r"\s*Taught in: notebooks/\S+\.ipynb")
+REPOSITORY = re.compile(r"https://[\w.-]+(/[\w.-]+){2,}(?<!\.git)")
+REPOSITORY_BUTTONS = ("use_repository_button", "use_edit_page_button", "use_issues_button")
 
 
 def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
@@ -56,6 +60,36 @@ def add_script_button(app: Sphinx, page: str, template: str, context: dict, doct
             group["buttons"].insert(1, {
                 "type": "link", "url": context["pathto"](f"{SCRIPTS}/{notebook.stem}.py", 1), "text": ".py",
                 "tooltip": "Download as one script", "icon": "fab fa-python", "label": "download-script-button"})
+
+
+def follow_repository(app: Sphinx, config: Config) -> None:
+    """Turn on every button that needs the repository's address if _config.yml has one, and none if it has not."""
+    options = config.html_theme_options
+    url, branch = options.get("repository_url", ""), options.get("repository_branch", "")
+    if not url:
+        if asked := [button for button in REPOSITORY_BUTTONS if options.get(button)]:
+            raise ConfigError(f"_config.yml asks for {', '.join(asked)}, but its repository.url is empty")
+        options["launch_buttons"] = {}
+        return
+    if not REPOSITORY.fullmatch(url):
+        raise ConfigError(f"repository.url in _config.yml is {url!r}, not like https://github.com/OWNER/NAME")
+    if not branch:
+        raise ConfigError("_config.yml has a repository.url, but its repository.branch is empty")
+    options.update(dict.fromkeys(REPOSITORY_BUTTONS, True))
+    if not url.startswith("https://github.com/"):
+        options["launch_buttons"] = options.get("launch_buttons", {}) | {"colab_url": ""}
+
+
+def mend_launch_buttons(
+        app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """No logos, whose alt texts say less than the words beside them, and what Colab lacks: it gets no package."""
+    for group in context.get("header_buttons", []):
+        if group["label"] == "launch-buttons":
+            for button in group["buttons"]:
+                button["icon"] = "fas fa-play"
+                if button["text"] == "Colab":
+                    install = f"%pip install git+{app.config.html_theme_options['repository_url']}"
+                    button["tooltip"] = f"Launch on Colab. Run there first: {install}"
 
 
 def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
@@ -155,10 +189,12 @@ def setup(app: Sphinx) -> dict:
     keep_alt_texts()
     app.add_directive("machines", Machines)
     app.add_directive("bench", Bench)
+    app.connect("config-inited", follow_repository)
     app.connect("doctree-read", link_taught_cells)
     app.connect("autodoc-process-docstring", link_to_taught_cell, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("html-page-context", add_script_button, priority=900)  # after the theme has made its buttons
+    app.connect("html-page-context", mend_launch_buttons, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", write_scripts)
