@@ -1,5 +1,9 @@
 """Tests of d2lpar.processes: what comes back from the ranks, whose failure is reported, and that no process is left."""
 
+import contextlib
+import ctypes
+import itertools
+import linecache
 import os
 import signal
 import subprocess
@@ -7,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,7 +80,8 @@ def fail(rank):
     print("working")
     if rank == 1:
         dist.barrier()  # for ever
-    time.sleep(0.0 if rank == 2 else 0.05)
+    if rank == 0:
+        until(Path(sys.argv[1], "2-error").exists)  # a rank is told its group's folder first
     raise KeyError(f"no such thing on rank {rank}")
 
 
@@ -107,6 +113,36 @@ def sleep_on():
     time.sleep(1000)
 
 
+def start_a_child(rank, folder, then):
+    child = subprocess.Popen(["sleep", "1000"])
+    Path(folder, f"child {rank}").write_text(str(child.pid))
+    then()
+    return "done"
+
+
+def hold_the_interpreter():
+    ctypes.PyDLL(None).sleep(1000)  # a call in C that lets no other thread run
+
+
+def print_and_wait(rank, file):
+    print("first\nsecond, not yet", end="")
+    if rank == 0:
+        until(file.exists)
+    print(" finished")
+
+
+def ask_its_input(rank):
+    return subprocess.run(["cat"], capture_output=True, timeout=WAIT_S).stdout, sys.stdin.read()
+
+
+def give_what_cannot_be_read(rank):
+    class Sealed:
+        def __reduce__(self):
+            return open, ("/no/such/file",)
+
+    return Sealed() if rank == 1 else None
+
+
 def names(rank):
     return dist.get_backend(), torch.cuda.current_device()
 
@@ -130,7 +166,46 @@ def test_a_rank_that_finishes_early_stays_for_its_peers_to_talk_to(capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_what_rank_0_prints_is_shown_at_once_and_the_others_when_all_is_done(tmp_path, monkeypatch, capsys):
+    def show(line, **options):
+        print(line)
+        if line == "rank 0: first":
+            (tmp_path / "seen").touch()  # rank 0 has waited for it
+
+    monkeypatch.setattr(launch, "print", show, raising=False)
+    run_ranks(print_and_wait, 2, tmp_path / "seen", timeout_s=WAIT_S)
+    assert capsys.readouterr().out == "".join(f"rank {rank}: {line}\n" for rank in range(2)
+                                              for line in ("first", "second, not yet finished"))
+
+
+def test_a_function_defined_anywhere_takes_along_what_it_uses():
+    class Pair:
+        def __init__(self, a, b):
+            self.both = (a, b)
+
+    def helper(x):
+        return x + shift
+
+    shift = 100
+    first, second = run_ranks(lambda rank, x: Pair(helper(rank), x), 2, "y")
+    assert (first.both, second.both) == ((100, "y"), (101, "y"))
+    assert type(first) is Pair, "what comes back is of the very class"
+
+
+def test_children_of_a_rank_find_no_pipe_of_ours_on_their_input():
+    assert run_ranks(ask_its_input, 1) == [(b"", "")]
+
+
 # Failure
+
+
+def test_an_error_shows_the_line_of_a_notebooks_cell():
+    source = "def work(rank):\n    return 1 / rank  # in a cell\n"
+    name, scope = "/tmp/no/such/cell.py", {"__name__": "__main__"}
+    linecache.cache[name] = len(source), None, source.splitlines(True), name  # as IPython does
+    exec(compile(source, name, "exec"), scope)
+    with pytest.raises(RankError, match=r"(?s)^rank 0 raised.*line 2, in work\n    return 1 / rank  # in a cell\n"):
+        run_ranks(scope["work"], 2)
 
 
 def test_the_first_rank_that_raises_ends_all_and_is_named_with_its_traceback(capsys, monkeypatch):
@@ -150,6 +225,49 @@ def test_the_first_rank_that_raises_ends_all_and_is_named_with_its_traceback(cap
 def test_a_rank_that_dies_is_named_and_not_the_peers_that_lose_it(how, words):
     with pytest.raises(RankError, match=f"^rank 1 {words} before fn had returned\n\nlast words$"):
         run_ranks(die, 2, how)
+
+
+def test_a_rank_that_dies_for_want_of_room_is_told_so(monkeypatch):
+    monkeypatch.setattr(launch.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
+    with pytest.raises(RankError, match="^rank 1 was killed by SIGKILL before fn had returned\n\nthe disk .* is full"):
+        run_ranks(die, 2, os.kill)
+
+
+def alive(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(process).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def give_up():
+    raise KeyError("enough")
+
+
+def children(folder):
+    return [int(path.read_text()) for path in folder.glob("child *")]
+
+
+@pytest.mark.parametrize("then", [bool, give_up, sleep_on, partial(os._exit, 9), hold_the_interpreter],
+                         ids=["returns", "raises", "is ended after a time-out", "dies", "cannot even hear"])
+def test_a_child_of_a_rank_ends_with_it(then, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "time", when(lambda: len(children(tmp_path)) == 2 and then not in (bool, give_up),
+                                             "time out"))
+    with contextlib.suppress(RankError, TimeoutError):
+        assert run_ranks(start_a_child, 2, tmp_path, then, timeout_s=WAIT_S) == ["done"] * 2
+    assert len(children(tmp_path)) == 2
+    until(lambda: not any(map(alive, children(tmp_path))))
+
+
+def test_a_result_that_cannot_be_read_here_names_its_rank():
+    with pytest.raises(RankError, match="^what rank 1 returned cannot be read here: FileNotFoundError"):
+        run_ranks(give_what_cannot_be_read, 2)
+
+
+def test_the_time_limit_holds_while_the_ranks_are_started(monkeypatch):
+    now = itertools.count()
+    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
+    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only 2 of 1180591620717411303424 ranks had been started$"):
+        run_ranks(names, 2**70, timeout_s=2.5)
 
 
 def test_a_result_that_cannot_be_sent_is_named():
@@ -192,11 +310,14 @@ from d2lpar.processes import run_ranks
 print(run_ranks(beside.work, 2, sys.argv[1]))
 """
 BESIDE = """
-import os, sys, time
+import ctypes, os, subprocess, sys
 def work(rank, folder):
     if folder:
-        open(f"{folder}/started {rank}", "w").close()
-        time.sleep(1000)
+        child = subprocess.Popen(["sleep", "1000"])
+        with open(f"{folder}/child {rank}.new", "w") as file:
+            file.write(str(child.pid))
+        os.rename(file.name, f"{folder}/child {rank}")
+        ctypes.PyDLL(None).sleep(1000)  # no other thread of this process runs any more
     return rank, "d2lpar" in sys.modules
 """
 
@@ -218,17 +339,17 @@ def test_a_script_needs_no_guard_and_its_ranks_load_no_more_than_its_function_ne
 @pytest.mark.slow
 def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
     with script(tmp_path, str(tmp_path)) as caller:
-        until(lambda: caller.poll() is not None or len(list(tmp_path.glob("started *"))) == 2)
-        ranks = psutil.Process(caller.pid).children()
+        until(lambda: caller.poll() is not None or len(list(tmp_path.glob("child ?"))) == 2)
+        processes = psutil.Process(caller.pid).children(recursive=True)
         try:
-            assert len(ranks) == 2
+            assert len(processes) == 5, "two ranks, a child of each, and the keeper"
             caller.kill()
-            until(lambda: not any(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks))
+            until(lambda: not any(alive(process.pid) for process in processes))
             until(lambda: os.listdir(tempfile.gettempdir()) == [])
         finally:
-            for rank in ranks:
-                if rank.is_running():
-                    rank.kill()
+            for process in processes:
+                if process.is_running():
+                    process.kill()
 
 
 # Bad input
