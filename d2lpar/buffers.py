@@ -87,6 +87,8 @@ def _why_not_written(x: Tensor) -> str:
     """What forbids to write `x` in place, as the end of a sentence; "" if nothing does."""
     if x.layout != torch.strided or x.device.type == "meta":
         return f"is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory"
+    if x.dtype == torch.bool:
+        return "holds truth values, which have no sum"
     if _overlaps_itself(x):
         return "is an expanded tensor: several of its elements are one place in memory"
     if x.requires_grad and torch.is_grad_enabled():

@@ -17,7 +17,7 @@ from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.history import History
 from d2lpar.interrupts import uninterrupted
 from d2lpar.models import initialize
-from d2lpar.scratch import split_batch
+from d2lpar.scratch import check_examples, check_lr, split_batch
 
 
 @torch.no_grad()
@@ -42,6 +42,7 @@ def evaluate_accuracy_gpus(
     finally:
         for m, training in was_training:
             m.training = training
+    check_examples(count)
     return right / count
 
 
@@ -62,6 +63,7 @@ def train_net(
     Shows a line and the test accuracy per epoch; `seed` orders the batches.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_lr(lr)
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     with History(num_epochs, len(train_iter), devices) as history:
@@ -86,4 +88,6 @@ def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.M
     module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
     if devices is None:
         devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]
+    if not devices and next(module.parameters(), None) is None:
+        raise ValueError("the network has no parameters that would say on which devices to evaluate it: name the devices")
     return module, devices or [next(module.parameters()).device]

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from d2lpar.devices import check_num_devices
+
 
 class Link(NamedTuple):
     """The price of a message: seconds for each message, and seconds for each byte in it."""
@@ -42,6 +44,7 @@ def naive_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
+    check_num_devices(k)
     return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
@@ -50,6 +53,7 @@ def tree_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
+    check_num_devices(k)
     return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
@@ -58,6 +62,7 @@ def ring_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
+    check_num_devices(k)
     return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
 
 
@@ -66,6 +71,7 @@ def crossover_bytes(k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
+    check_num_devices(k)
     levels = ceil(log2(k))
     saved_rounds, saved_share = k - 1 - levels, levels - (k - 1) / k
     if saved_rounds == 0:
@@ -120,8 +126,9 @@ def fit_link(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> Link:
 
 def check_measurements(sizes_bytes: np.ndarray, seconds: np.ndarray) -> None:
     """Raise ValueError unless there is one positive time for each of at least two different sizes."""
-    if sizes_bytes.shape != seconds.shape or len(set(sizes_bytes.tolist())) < 2:
+    if sizes_bytes.ndim != 1 or sizes_bytes.shape != seconds.shape or len(set(sizes_bytes.tolist())) < 2:
         raise ValueError(f"a line needs one time for each of two or more sizes, got sizes {sizes_bytes.tolist()} "
-                         f"and {len(seconds)} times")
-    if not (np.isfinite([sizes_bytes, seconds]).all() and (seconds > 0).all()):
-        raise ValueError(f"sizes must be finite and times above 0, got {sizes_bytes.tolist()} and {seconds.tolist()}")
+                         f"and times {seconds.tolist()}")
+    if not (np.isfinite([sizes_bytes, seconds]).all() and (sizes_bytes >= 0).all() and (seconds > 0).all()):
+        raise ValueError("sizes must be finite and not negative, times finite and above 0, got "
+                         f"{sizes_bytes.tolist()} and {seconds.tolist()}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -152,13 +153,13 @@ class _Call:
             inputs, kwargs = pytree.tree_unflatten(self.shards[rank], self.nesting)
             return functional_call(self.replicas[rank], self.params[rank], inputs, kwargs)
 
-    def gradients(self, rank: int, grads: Sequence[Tensor | None]) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    def gradients(self, rank: int, grads: Sequence[Tensor | None], retain_graph: bool) -> tuple[list[Tensor | None], list[Tensor | None]]:
         """Gradients of one replica with respect to its shards and to its parameters; None for what was not used."""
         pairs = [(x, grad) for x, grad in zip(self.outputs[rank], grads) if grad is not None and x.requires_grad]
         inputs = self.wanted[rank]
         params = [p for p in self.params[rank].values() if p.requires_grad]
         found = torch.autograd.grad([x for x, _ in pairs], [*inputs, *params], [grad.to(x.device) for x, grad in pairs],
-                                    allow_unused=True)
+                                    allow_unused=True, retain_graph=retain_graph)
         return found[:len(inputs)], found[len(inputs):]
 
 
@@ -185,7 +186,8 @@ class _Replicas(torch.autograd.Function):
                    for grad, sizes in zip(grads, zip(*ctx.sizes))]
         # a GPU's own backward thread is waiting in this function, so there the replicas take turns; its queue does not
         at_once = run_on_devices if all(d.type == "cpu" for d in call.devices) else map
-        found = list(at_once(call.gradients, ranks, [list(row) for row in zip(*columns)]))
+        keep = torch._C._autograd._get_current_graph_task_keep_graph()  # what the caller said to backward()
+        found = list(at_once(partial(call.gradients, retain_graph=keep), ranks, [list(row) for row in zip(*columns)]))
         inputs = iter([_join(shards, parts, call.devices[0])
                        for shards, parts in zip(zip(*call.wanted), zip(*(of_inputs for of_inputs, _ in found)))])
         of_leaves = [next(inputs) if want else None for want in ctx.wanted]
@@ -215,6 +217,8 @@ def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[to
     """The devices that are meant; ValueError if there are none, or one that is not there."""
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
+    if isinstance(device_ids, int | str | torch.device):
+        raise ValueError(f"device_ids is a list of devices or of their places, such as try_devices(2), got {device_ids!r}")
     if len(device_ids) == 0:
         raise ValueError("a module needs at least one device, got device_ids=[]")
     devices = []

@@ -51,10 +51,15 @@ def try_devices(k: int = 1) -> list[torch.device]:
     Raises:
         ValueError: if `k` is not a whole number of at least 1.
     """
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"the number of devices must be a whole number of at least 1, got {k!r}")
+    check_num_devices(k)
     gpus = torch.cuda.device_count()
     return [torch.device("cuda", rank % gpus) if gpus else torch.device("cpu") for rank in range(k)]
+
+
+def check_num_devices(k: int) -> None:
+    """Raise ValueError unless `k` is a whole number of at least 1."""
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"the number of devices must be a whole number of at least 1, got {k!r}")
 
 
 def describe_devices(devices: Sequence[torch.device]) -> str:

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
+LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
+
+
 def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     """Eight fresh float32 tensors on the CPU: normal weights and zero biases.
 

@@ -7,7 +7,7 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -77,8 +77,10 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
                 points: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
 
-    The scales are matplotlib's: "linear" or "log". With `points`, the measured values of each curve, by the same names: they get the markers, and the lines are dashed.
+    The scales are matplotlib's, "linear" or "log". With `points`, the measured values of each curve, by the same names:
+    they get the markers, and the lines are dashed.
     """
+    _check_not_empty(curves, "curves")
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
         places = range(1, len(values) + 1) if x is None else x
@@ -107,6 +109,7 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
         sizes_bytes: sizes of the messages, and `seconds` what they took.
         fits: by name, the seconds that a fit gives for each size; where they are not above 0 nothing is drawn.
     """
+    _check_not_empty(sizes_bytes, "sizes")
     fig, (ax, below) = plt.subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
     ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
     below.axhspan(0.5, 2, color="0.9")
@@ -142,6 +145,7 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
     Args:
         states: by name, for each rank and chunk how many ranks' values it is the sum of.
     """
+    _check_not_empty(states, "states")
     k = len(next(iter(states.values())))
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
@@ -174,6 +178,7 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         communication: names of the spans that move data between ranks.
         unit_s: seconds per unit of the axis, 1e-3 for ms.
     """
+    _check_not_empty(spans, "spans")
     ranks = max(span.rank for span in spans) + 1
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
@@ -225,6 +230,7 @@ def _hatch(communication: Sequence[str], name: str) -> str:
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
     """One step of data-parallel training as a drawing: ranks as rows, computing filled, communication hatched."""
+    _check_not_empty(shard_sizes, "shards")
     ranks = len(shard_sizes)
     fig, ax = plt.subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
     ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
@@ -267,6 +273,11 @@ def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
 def in_notebook() -> bool:
     """Whether this runs in a notebook's kernel, where figures and bars can change after they were shown."""
     return hasattr(get_ipython(), "kernel")
+
+
+def _check_not_empty(things: Collection, name: str) -> None:
+    if len(things) == 0:
+        raise ValueError(f"a figure of nothing: there are no {name}")
 
 
 def _alt(fig: Figure) -> dict:

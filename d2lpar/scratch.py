@@ -6,17 +6,19 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 
 import torch
 from d2l import torch as d2l
 from torch import Tensor
 
 from d2lpar import compat as compat
+from d2lpar.buffers import overlaps
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.devices import run_on_device_0, run_on_devices, try_devices
 from d2lpar.history import History
-from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.models import LENET_SHAPES, lenet, lenet_params, loss
 
 
 def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -54,7 +56,7 @@ def train_batch_loop(
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    check_replicas(X, device_params, devices)
+    check_step(X, device_params, devices, lr)
     X_shards, y_shards = split_batch(X, y, devices)
     shard_losses = [
         loss(lenet(X_shard, params), y_shard).sum()
@@ -106,7 +108,7 @@ def train_batch(
     One thread per device. If a replica fails, no parameter and no gradient changes.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    check_replicas(X, device_params, devices)
+    check_step(X, device_params, devices, lr)
     X_shards, y_shards = split_batch(X, y, devices)
     device_grads = run_on_devices(shard_gradients, X_shards, y_shards, device_params)
     run_on_device_0(sum_gradients, device_grads)
@@ -126,6 +128,7 @@ def evaluate_accuracy(
         predicted = lenet(X.to(device), params).argmax(1)
         right += (predicted == y.to(device)).sum().item()
         count += len(y)
+    check_examples(count)
     return right / count
 
 
@@ -139,6 +142,7 @@ def train(
     Returns the replicas, and the history with `accuracies` and `epoch_s`.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_lr(lr)
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     start_params = lenet_params() if params is None else params
@@ -159,17 +163,34 @@ def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
 
 
-def check_replicas(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device]) -> None:
-    """Raise ValueError unless there are examples and one replica per device, on it, all of the same shapes."""
+def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device], lr: float) -> None:
+    """Raise ValueError unless there are examples, a learning rate, and one LeNet per device, on it, with its own memory."""
+    check_lr(lr)
+    check_examples(len(X))
     if len(device_params) != len(devices):
         raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
-    if len(X) == 0:
-        raise ValueError(f"the batch is empty: X has shape {tuple(X.shape)}")
-    shapes = [[tuple(p.shape) for p in params] for params in device_params]
     for rank, (params, device) in enumerate(zip(device_params, devices)):
-        if shapes[rank] != shapes[0]:
-            raise ValueError(f"replica {rank} has shapes {shapes[rank]}, replica 0 has {shapes[0]}")
+        shapes = [tuple(p.shape) for p in params]
+        if shapes != LENET_SHAPES:
+            raise ValueError(f"replica {rank} is no LeNet, which is what is trained here: its tensors have shapes {shapes}, "
+                             f"LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
         place = torch.empty(0, device=device).device  # "cuda" alone means the current one
         elsewhere = {str(p.device) for p in params if p.device != place}
         if elsewhere:
             raise ValueError(f"replica {rank} belongs on {place}, but has parameters on {', '.join(elsewhere)}")
+    for places in overlaps([p for params in device_params for p in params]):
+        (a, i), (b, j) = (divmod(place, len(LENET_SHAPES)) for place in places)
+        raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
+                         "get_params makes replicas of their own")
+
+
+def check_lr(lr: float) -> None:
+    """Raise ValueError unless `lr` is a finite number that is not negative."""
+    if not 0 <= lr < inf:
+        raise ValueError(f"the learning rate must be a finite number of at least 0, got {lr!r}")
+
+
+def check_examples(count: int) -> None:
+    """Raise ValueError if there are none."""
+    if count == 0:
+        raise ValueError("there are no examples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,14 @@ def one_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(cores)
+
+
+@pytest.fixture
+def ctrl_c_is_obeyed() -> Iterator[None]:
+    """Also where it is ignored, as in a background job of a shell; afterwards nobody has left another handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
 
 
 @pytest.fixture(scope="session")

@@ -646,6 +646,10 @@ def refused():
     yield "leaf", [torch.ones(2), torch.ones(2, requires_grad=True)], "entry 1 requires grad.*no_grad"
     yield "view of a leaf", [torch.ones(2), torch.ones(3, 2, requires_grad=True)[0]], "entry 1 requires grad"
     yield "the result of a computation", [torch.ones(2, requires_grad=True) * 2, torch.ones(2)], "entry 0 requires grad"
+    with torch.inference_mode():
+        inference = torch.ones(2)
+    yield "inference", [torch.ones(2), torch.ones(2), inference], "entry 2 was made in inference mode"
+    yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 holds truth values"
     yield "sparse", [torch.ones(2), torch.ones(2).to_sparse()], "entry 1 is a torch.sparse_coo tensor on cpu"
     yield "meta", [torch.ones(2), torch.ones(2), torch.ones(2, device="meta")], (
         "entry 2 is a torch.strided tensor on meta")

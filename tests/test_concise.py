@@ -263,6 +263,23 @@ def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data
     assert not same(results[0][1], results[2][1])
 
 
+@pytest.mark.parametrize("lr, num_epochs, words", [(float("nan"), 2, "learning rate .* got nan"), (-0.1, 2, "got -0.1"),
+                                                   (0.1, 0, "nothing to train: 0 epochs")])
+def test_a_training_that_cannot_be_leaves_the_network_as_it_was(small_data, lr, num_epochs, words):
+    net = convnet()
+    before = bits(net)
+    with pytest.raises(ValueError, match=words):
+        train_net(net, 2, 32, lr, num_epochs=num_epochs)
+    assert same(before, bits(net))
+
+
+def test_an_evaluation_without_examples_or_without_parameters_is_refused():
+    with pytest.raises(ValueError, match="no examples"):
+        evaluate_accuracy_gpus(nn.Linear(2, 2), [])
+    with pytest.raises(ValueError, match="has no parameters .* name the devices"):
+        evaluate_accuracy_gpus(nn.Flatten(), [(torch.ones(2, 2), torch.ones(2))])
+
+
 def test_training_and_evaluation_use_all_devices(small_data):
     net, sizes = convnet().eval(), {True: [], False: []}  # a reader may have looked at it last
     net[0].register_forward_hook(lambda m, X, out: sizes[net.training].append(len(out)))

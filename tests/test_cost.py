@@ -188,14 +188,16 @@ def test_other_units_give_the_same_prices_in_other_units(seed, scale):
 
 
 @pytest.mark.parametrize("n, t, message", [
-    ([], [], "two or more sizes, got sizes \\[\\] and 0 times"),
+    ([], [], "two or more sizes, got sizes \\[\\] and times \\[\\]"),
     ([1], [1], "two or more sizes"),
     ([4, 4, 4], [1, 2, 3], r"got sizes \[4.0, 4.0, 4.0\]"),
-    ([1, 2], [1], r"got sizes \[1.0, 2.0\] and 1 times"),
-    ([1, 2], [1, 2, 3], "and 3 times"),
+    ([1, 2], [1], r"got sizes \[1.0, 2.0\] and times \[1.0\]"),
+    ([1, 2], [1, 2, 3], r"and times \[1.0, 2.0, 3.0\]"),
     ([1, 2], [1, 0], r"above 0.*\[1.0, 0.0\]"),
     ([1, 2], [1, -2], "above 0"),
     ([1, 2], [1, float("nan")], "above 0"),
+    ([-1, 2], [1, 2], r"not negative.*\[-1.0, 2.0\]"),
+    ([[1, 2], [3, 4]], [[1, 2], [3, 4]], r"got sizes \[\[1.0, 2.0\]"),
 ])
 def test_what_determines_no_line_is_refused(n, t, message):
     with pytest.raises(ValueError, match=message):
@@ -206,6 +208,13 @@ def test_what_determines_no_line_is_refused(n, t, message):
 def test_what_is_no_finite_number_is_refused(n, t):
     with pytest.raises(ValueError, match="got"):
         fit_link(n, t)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, None])
+@pytest.mark.parametrize("price", [naive_s, tree_s, ring_s, lambda size, k, link: crossover_bytes(k, link)])
+def test_a_number_of_devices_that_is_none_is_refused(price, k):
+    with pytest.raises(ValueError, match=f"number of devices must be a whole number of at least 1, got {k}"):
+        price(1000, k, LINK)
 
 
 # Published links

@@ -570,15 +570,31 @@ def test_a_second_derivative_is_refused():
             (parallel(X).sum() + slope.square().sum()).backward()  # or the second term is missing, in silence
 
 
-@pytest.mark.parametrize("retain", [False, True])
-def test_a_second_backward_through_one_output_is_refused(retain):
+def test_a_second_backward_through_one_output_is_refused():
     net = mlp()
     out = DataParallel(net, [CPU] * 2)(rand(5, 6))
-    out.sum().backward(retain_graph=retain)
+    out.sum().backward()
     before = gradients(net)
     with pytest.raises(RuntimeError, match="second time"):
         out.sum().backward()
     assert same(gradients(net), before)
+
+
+def test_a_retained_graph_is_there_for_a_second_backward_and_no_third():
+    net = mlp()
+    out = DataParallel(net, [CPU] * 2)(rand(5, 6))
+    out.sum().backward(retain_graph=True)
+    once = [x.clone() for x in gradients(net)]
+    out.sum().backward()
+    assert same(gradients(net), [2 * x for x in once])
+    with pytest.raises(RuntimeError, match="second time"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("device_ids", [2, "cpu", CPU])
+def test_one_device_or_a_number_is_no_list_of_devices(device_ids):
+    with pytest.raises(ValueError, match=f"device_ids is a list .* got .*{device_ids}"):
+        DataParallel(mlp(), device_ids)
 
 
 @pytest.mark.parametrize("clone", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])

@@ -26,12 +26,7 @@ from d2lpar.models import lenet_params
 from d2lpar.oracle import same_bits
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c_is_obeyed():
-    """Also where it is ignored, as in a background job of a shell; and afterwards as before."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler, "a handler was left behind"
+pytestmark = pytest.mark.usefixtures("ctrl_c_is_obeyed")
 
 
 def ctrl_c():

@@ -44,3 +44,32 @@ def test_same_bits_notices_one_changed_bit_in_any_replica(replica, entry):
     assert same_bits(replicas)
     replicas[replica][entry][-1] = torch.nextafter(replicas[replica][entry][-1], torch.tensor(2.0))
     assert not same_bits(replicas)
+
+
+ONES, NAN = torch.ones(3), torch.full((3,), torch.nan)
+
+
+@pytest.mark.parametrize("ours, theirs, far", [
+    ([ONES, torch.tensor([1.0, torch.nan, 1.0])], [ONES, ONES], torch.inf),
+    ([NAN, ONES], [ONES, ONES], torch.inf),
+    ([ONES], [NAN], torch.inf),
+    ([NAN], [NAN], torch.inf),
+    ([ONES * torch.inf], [ONES], torch.inf),
+    ([ONES], [0 * ONES], torch.inf),
+    ([0 * ONES], [0 * ONES], 0.0),
+    ([0 * ONES], [ONES], 1.0),
+])
+def test_nan_is_infinitely_far_and_zero_is_at_no_distance_from_zero(ours, theirs, far):
+    assert distance(ours, theirs) == far
+
+
+def test_nan_has_the_bits_of_nothing():
+    assert not same_bits([[ONES, NAN], [ONES, NAN]])
+
+
+@pytest.mark.parametrize("ours, theirs", [([ONES], [ONES, ONES]), ([ONES, ONES], [ONES]), ([], []), ([], [ONES]),
+                                          ([ONES], [ONES[:2]]), ([torch.ones(3, 1)], [torch.ones(1, 3)])])
+def test_a_tensor_that_is_missing_or_of_another_shape_is_an_error(ours, theirs):
+    for compare in (lambda: distance(ours, theirs), lambda: same_bits([theirs, theirs or [ONES], ours])):
+        with pytest.raises(ValueError, match="each tensor needs a counterpart of its shape"):
+            compare()

@@ -123,6 +123,13 @@ def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkey
     plot.show(curves())
 
 
+@pytest.mark.parametrize("draw", [lambda: plot.draw_curves({}, "x", "y"), lambda: plot.draw_timeline([]),
+                                  lambda: plot.draw_chunks({}), lambda: plot.draw_fit([], [], {}), lambda: plot.draw_step([])])
+def test_a_figure_of_nothing_is_refused(draw):
+    with pytest.raises(ValueError, match="^a figure of nothing: there are no "):
+        draw()
+
+
 def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     monkeypatch.setattr(data, "_standin_in_use", True)
     plot.show(curves())

@@ -296,7 +296,7 @@ def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_p
     assert "in sleep_on\n" in message.partition("rank 2: ")[2]
 
 
-def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch):
+def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch, ctrl_c_is_obeyed):
     monkeypatch.setattr(launch, "time", when(lambda: (tmp_path / "stays 1").exists(), "Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         run_ranks(stay, 2, tmp_path)

@@ -135,6 +135,7 @@ def test_several_steps_equal_pytorchs_sgd_on_a_module(k, step):
 def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
     # Model w x, loss (w x - 2)^2 / 2, w = 1: the examples 1, 2, 3 give the gradients -1, 0, 3. Their sum is 2, and
     # 0.3 * 2 / 3 is taken off. The mean of the two shards' means would give (-1/2 + 3) / 2 instead of 2 / 3.
+    monkeypatch.setattr(scratch, "LENET_SHAPES", [(1,)])
     monkeypatch.setattr(scratch, "lenet", lambda X, params: X * params[0])
     monkeypatch.setattr(scratch, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
     device_params = [[torch.tensor([1.0], dtype=torch.float64, requires_grad=True)] for _ in range(2)]
@@ -240,6 +241,8 @@ def misfits():
     X, y = examples(6)
     other = replicas(2)
     other[1][2] = torch.zeros(50, 20, 3, 3, requires_grad=True)
+    tied = replicas(2)
+    tied[1][5] = tied[0][5].detach().requires_grad_()
     elsewhere = replicas(2)
     elsewhere[1][3] = torch.zeros(50, device="meta", requires_grad=True)
     return {
@@ -247,8 +250,11 @@ def misfits():
         "more replicas than devices": (X, y, replicas(2), [CPU], "got 2 replicas for 1 devices"),
         "no devices": (X, y, [], [], "no devices"),
         "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
-        "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, r"empty: X has shape \(0, 1, 28, 28\)"),
-        "shapes": (X, y, other, [CPU] * 2, r"replica 1 has shapes .*\(50, 20, 3, 3\).*\(50, 20, 5, 5\)"),
+        "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, "there are no examples"),
+        "shapes": (X, y, other, [CPU] * 2, r"replica 1 is no LeNet, .*\(50, 20, 3, 3\).*LeNet's .*\(50, 20, 5, 5\)"),
+        "missing tensors": (X, y, [replicas(1)[0][:7]] * 2, [CPU] * 2, "replica 0 is no LeNet"),
+        "one replica twice": (X, y, replicas(1) * 2, [CPU] * 2, "parameter 0 of replica 0 and .* 0 of replica 1 share"),
+        "one tensor twice": (X, y, tied, [CPU] * 2, "parameter 5 of replica 0 and parameter 5 of replica 1 share memory"),
         "place": (X, y, elsewhere, [CPU] * 2, "replica 1 belongs on cpu, but has parameters on meta"),
     }
 
@@ -259,6 +265,26 @@ def test_replicas_and_batches_that_do_not_fit_are_refused(what, step):
     X, y, device_params, places, message = misfits()[what]
     with pytest.raises(ValueError, match=message):
         step(X, y, device_params, places, 0.1)
+
+
+@pytest.mark.parametrize("lr", [float("nan"), float("inf"), -0.1])
+def test_a_learning_rate_that_is_none_is_refused_before_anything_changes(lr):
+    device_params = replicas(2)
+    before = values(device_params)
+    for start in (lambda: train_batch(*examples(6), device_params, [CPU] * 2, lr), lambda: train(2, 32, lr)):
+        with pytest.raises(ValueError, match=f"learning rate must be .* got {lr}"):
+            start()
+    assert all(torch.equal(p, q) for params, kept in zip(device_params, before) for p, q in zip(params, kept))
+
+
+def test_an_accuracy_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="no examples"):
+        evaluate_accuracy(replicas(1)[0], [])
+
+
+def test_a_training_from_no_parameters_is_refused(small_data):
+    with pytest.raises(ValueError, match="replica 0 is no LeNet"):
+        train(2, 32, 0.1, num_epochs=1, params=[])
 
 
 @pytest.mark.parametrize("failing", [0, 2])
