@@ -1,4 +1,4 @@
-"""Tests of d2lpar.museum: every bug is still wrong, in the way that its chapter says, and right where it looks right."""
+"""Tests of d2lpar.museum: every bug is still wrong, in the way that its chapter says, and looks right where it does."""
 
 import inspect
 import re
