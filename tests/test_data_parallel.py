@@ -1,7 +1,7 @@
 """Tests of d2lpar.data_parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
 
-First a few numbers to follow by hand, then the pieces, then any module. Where each replica sees only its shard (BatchNorm
-in training), the oracle is a plain loop over copies of the module.
+First a few numbers to follow by hand, then the pieces, then any module. Where each replica sees only its shard
+(BatchNorm in training), the oracle is a plain loop over copies of the module.
 """
 
 import copy
