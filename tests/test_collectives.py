@@ -115,9 +115,9 @@ def test_four_numbers_that_the_tree_adds_in_pairs():
 @pytest.mark.parametrize("algorithm", [allreduce, allreduce_naive, allreduce_blocks, flat_naive],
                          ids=lambda a: a.__name__)
 def test_adding_in_another_order_than_the_ranks_would_show(algorithm):
-    data = [torch.tensor(x) for x in (1.0, 1e8, -1e8)]
+    data = [torch.tensor(x) for x in (1e8, -1e8, 1.0)]
     algorithm(data)
-    assert [x.item() for x in data] == [0.0] * 3  # (1 + 1e8) - 1e8 in float32; any other order gives 1
+    assert [x.item() for x in data] == [1.0] * 3  # (1e8 - 1e8) + 1 in float32; any other order gives 0
 
 
 @every_allreduce
