@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import configuration, settings
 
+pytest.register_assert_rewrite("helpers")  # so that a check in there says what it compared
+
 # the same cases in every run, and no folder left beside the book
 settings.register_profile("d2lpar", database=None, derandomize=True, deadline=None)
 settings.load_profile("d2lpar")
@@ -54,6 +56,26 @@ def ctrl_c_is_obeyed() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+
+
+@pytest.fixture
+def no_meter_is_left_on() -> Iterator[None]:
+    from d2lpar.messages import Meter
+
+    yield
+    left, Meter.on = Meter.on, None
+    assert left is None
+
+
+@pytest.fixture
+def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """140 training and 70 test images, drawn and not downloaded, so that a training takes seconds."""
+    from d2lpar import data
+
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    monkeypatch.delenv("D2LPAR_FULL", raising=False)
+    monkeypatch.setattr(data, "NUM_TRAIN", 140)
+    monkeypatch.setattr(data, "NUM_TEST", 70)
 
 
 @pytest.fixture(scope="session")

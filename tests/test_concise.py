@@ -205,14 +205,6 @@ def test_every_layer_stays_in_its_mode_also_after_a_fault(training, fails):
 # A whole training
 
 
-@pytest.fixture
-def small_data(monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    monkeypatch.delenv("D2LPAR_FULL", raising=False)
-    monkeypatch.setattr(data, "NUM_TRAIN", 140)
-    monkeypatch.setattr(data, "NUM_TEST", 70)
-
-
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_training_learns_gives_its_record_and_prints_a_line_per_epoch(small_data, capsys, k):
     net = convnet()

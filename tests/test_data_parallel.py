@@ -1,11 +1,11 @@
 """Tests of d2lpar.data_parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
 
-Where each replica sees only its shard (BatchNorm in training), the oracle is a plain loop over copies of the module.
+First a few numbers to follow by hand, then the pieces, then any module. Where each replica sees only its shard
+(BatchNorm in training), the oracle is a plain loop over copies of the module.
 """
 
 import copy
 import gc
-import hashlib
 import pickle
 import subprocess
 import sys
@@ -18,118 +18,118 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from torch.nn import functional as F
-from torch.utils import _pytree as pytree
 
-from d2lpar.models import resnet18
-from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
+from d2lpar.devices import run_on_devices, try_devices
+from d2lpar.models import resnet18
+from helpers.long_training import train_200_steps
+from helpers.modules import Answers, Apply, Picky, convnet, known, mlp, rand
+from helpers.plain_modules import (
+    assert_close,
+    check_equals_plain,
+    gradients,
+    loop_over_shards,
+    same,
+    state,
+    weighted,
+)
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
 
 
-def rand(*shape, seed=0, dtype=torch.float64):
-    return torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype) - 0.5
+# By hand
 
 
-class Apply(nn.Module):
-    """A function of this module and its inputs as the forward pass; parameters by name."""
-
-    def __init__(self, fn, **params):
-        super().__init__()
-        self.fn = fn
-        for name, p in params.items():
-            setattr(self, name, nn.Parameter(p))
-
-    def forward(self, *args, **kwargs):
-        return self.fn(self, *args, **kwargs)
+def test_three_numbers_on_three_devices_are_multiplied_by_one_weight_whose_gradient_is_their_sum():
+    net = Apply(lambda m, x: x * m.w, w=torch.tensor([10.0]))
+    out = DataParallel(net, [CPU] * 3)(torch.tensor([[1.0], [2.0], [4.0]]))
+    assert out.tolist() == [[10], [20], [40]]
+    out.sum().backward()
+    assert net.w.grad.tolist() == [1 + 2 + 4]
 
 
-def known(net):
-    """Parameters and running statistics that are no zeros and ones, the same on every machine."""
+def test_a_single_number_goes_to_all_replicas_and_gets_the_sum_of_their_gradients():
+    class Scaled(nn.Module):
+        def forward(self, X, scale):
+            return X * scale
+
+    X, scale = torch.arange(1.0, 8.0).double(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    out = DataParallel(Scaled(), [torch.device("cpu")] * 3)(X, scale)
+    out.sum().backward()
+    assert torch.equal(out, 2 * X) and scale.grad.shape == () and scale.grad.item() == 28
+
+
+def test_the_gradients_are_summed_in_rank_order():
+    big = torch.tensor([1e16, 1.0, -1e16, 1.0], dtype=torch.float64)[:, None]
+    net = Apply(lambda m, x: x * m.w, w=torch.ones(1, dtype=torch.float64))
+    DataParallel(net, [CPU] * 4)(big).sum().backward()
+    assert net.w.grad.item() == 1.0  # ((1e16 + 1) - 1e16) + 1; in another order 0 or 2
+
+
+def test_parameters_whose_gradients_are_one_tensor_in_a_replica_are_summed_apart():
+    net = Apply(lambda m, x: x.mean() + m.a + m.b, a=rand(), b=rand())
+    out = DataParallel(net, [CPU] * 3)(rand(7, 6))
+    out.retain_grad()
+    (out * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
+    assert [net.a.grad.item(), net.b.grad.item()] == [111, 111]
+    assert out.grad.tolist() == [1, 10, 100]  # an incoming gradient is not ours to change
+    net.a.grad.zero_()
+    assert net.b.grad == 111
+
+
+def test_gather_puts_nested_outputs_together_in_rank_order():
+    outputs = [(torch.full((2, 1), float(rank)), {"sum": torch.tensor(rank)}) for rank in (3, 1, 2)]
+    rows, numbers = gather(outputs, CPU)
+    assert rows.flatten().tolist() == [3, 3, 1, 1, 2, 2] and numbers["sum"].tolist() == [3, 1, 2]
+
+
+# The pieces
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_scatter_cuts_every_tensor_and_gives_the_rest_to_all(k):
+    X, t = rand(7, 2), torch.tensor(3.0)
+    shards = scatter({"X": (X, [t]), "rest": ["ja", None, 4]}, [CPU] * k)
+    assert len(shards) == k and torch.equal(torch.cat([shard["X"][0] for shard in shards]), X)
+    lengths = [len(shard["X"][0]) for shard in shards]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] - lengths[-1] <= 1
+    for shard in shards:
+        assert shard["X"][1][0] is t and shard["rest"] == ["ja", None, 4]
+        shard["rest"].append("own")  # every device has lists of its own
+        assert len(shard["rest"]) == 4
+
+
+def test_scatter_leaves_devices_without_examples_empty_and_gather_undoes_it():
+    X = rand(2, 3)
+    shards = scatter((X,), [CPU] * 4)
+    assert [len(shard) for shard, in shards] == [1, 1, 0, 0]
+    joined, = gather(shards, CPU)
+    assert torch.equal(joined, X)
+
+
+def test_a_replica_has_the_same_bits_in_memory_of_its_own():
+    net = convnet()
+    net[0].weight.requires_grad_(False)
+    net[4].register_parameter("again", net[0].weight)
+    net[4].register_buffer("mean_again", net[1].running_mean)
+    net[1].eval()
+    net[4].weight.grad = torch.ones_like(net[4].weight)
+    before = state(net)
+    own = replicate(net, CPU)
+    assert type(own) is type(net) and list(own.state_dict()) == list(net.state_dict())
+    for ours, theirs in zip((*own.parameters(), *own.buffers()), (*net.parameters(), *net.buffers()), strict=True):
+        assert torch.equal(ours, theirs) and type(ours) is type(theirs)
+        assert ours.data_ptr() != theirs.data_ptr()
+        assert ours.is_leaf and ours.requires_grad == theirs.requires_grad and ours.grad is None
+    assert own[4].again is own[0].weight and own[4].mean_again is own[1].running_mean
+    assert [m.training for m in own.modules()] == [m.training for m in net.modules()]
     with torch.no_grad():
-        for n, x in enumerate(net.state_dict().values()):
-            if x.is_floating_point():
-                x.copy_(rand(*x.shape, seed=n, dtype=x.dtype) + 0.6 * (x.dim() < 2))  # a variance is above zero
-    return net
-
-
-def mlp(dtype=torch.float64):
-    return known(nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype))
-
-
-def convnet(dtype=torch.float64):
-    return known(nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).to(dtype))
-
-
-def weighted(out):
-    """A loss in which every entry of every float output counts differently."""
-    floats = [x for x in pytree.tree_leaves(out) if x.requires_grad]
-    return sum((x * rand(*x.shape, seed=50 + n, dtype=x.dtype)).sum() for n, x in enumerate(floats))
-
-
-def gradients(module):
-    return [None if p.grad is None else p.grad.clone() for p in module.parameters()]
-
-
-def state(module):
-    """Everything that a call could change, by value."""
-    return [x.detach().clone() for x in (*module.parameters(), *module.buffers())], gradients(module)
-
-
-def same(a, b):
-    """Whether two nested lists hold the same bits."""
-    (a, a_nesting), (b, b_nesting) = pytree.tree_flatten(a), pytree.tree_flatten(b)
-    return a_nesting == b_nesting and all(
-        torch.equal(x, y) if isinstance(x, torch.Tensor) and isinstance(y, torch.Tensor) else x is y
-        for x, y in zip(a, b))
-
-
-def assert_close(a, b, bound=1e-12):
-    (a, a_nesting), (b, b_nesting) = pytree.tree_flatten(a), pytree.tree_flatten(b)
-    assert a_nesting == b_nesting
-    for x, y in zip(a, b):
-        if y is None:
-            assert x is None
-        elif not y.is_floating_point():
-            assert torch.equal(x, y)
-        else:
-            assert x is not None and x.shape == y.shape and x.dtype == y.dtype and x.device == y.device
-            assert (x - y).norm() <= bound * y.norm()
-
-
-def fresh(inputs):
-    """The inputs as leaves of their own, so that their gradients can be told apart."""
-    return pytree.tree_map_only(torch.Tensor, lambda x: x.detach().clone().requires_grad_(x.requires_grad), inputs)
-
-
-def check_equals_plain(module, k, *inputs, **kwargs):
-    """Outputs, gradients of parameters and of inputs, and buffers; the gradients, for use in a test."""
-    results = []
-    module.zero_grad()
-    for net, wrap in [(copy.deepcopy(module), lambda net: net), (module, lambda net: DataParallel(net, [CPU] * k))]:
-        args, kw = fresh((inputs, kwargs))
-        out = wrap(net)(*args, **kw)
-        weighted(out).backward()
-        of_inputs = [x.grad for x in pytree.tree_leaves((args, kw)) if isinstance(x, torch.Tensor) and x.requires_grad]
-        results.append((pytree.tree_map(torch.Tensor.detach, out), gradients(net), of_inputs, list(net.buffers())))
-    plain, parallel = results
-    assert any(grad is not None and grad.norm() > 0 for grad in [*plain[1], *plain[2]])
-    assert_close(parallel, plain)
-    return parallel[1]
-
-
-def loop_over_shards(module, X, k):
-    """The oracle: copies of `module`, one after the other, each on its shard. Outputs, summed gradients, the copies."""
-    copies = [copy.deepcopy(module) for _ in range(k)]
-    outputs = [net(shard) for net, shard in zip(copies, X.tensor_split(k))]
-    out = torch.cat(outputs)
-    weighted(out).backward()
-    sums = [sum(p.grad for p in params[1:]) + params[0].grad if k > 1 else params[0].grad
-            for params in zip(*(net.parameters() for net in copies))]
-    return out, sums, copies
+        for x in own.state_dict().values():
+            x.zero_()
+    assert same(state(net), before)
+    elsewhere = replicate(net, torch.device("meta"))
+    assert all(x.device.type == "meta" for x in (*elsewhere.parameters(), *elsewhere.buffers()))
 
 
 # The same outputs and gradients as the plain module
@@ -240,17 +240,6 @@ def test_an_output_that_depends_on_a_parameter_in_one_replica_only_has_a_gradien
     assert_close(net.w.grad, (rand(6, 2, seed=50) * X)[2 * user:2 * user + 2].sum(0))
 
 
-def test_parameters_whose_gradients_are_one_tensor_in_a_replica_are_summed_apart():
-    net = Apply(lambda m, x: x.mean() + m.a + m.b, a=rand(), b=rand())
-    out = DataParallel(net, [CPU] * 3)(rand(7, 6))
-    out.retain_grad()
-    (out * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
-    assert [net.a.grad.item(), net.b.grad.item()] == [111, 111]
-    assert out.grad.tolist() == [1, 10, 100]  # an incoming gradient is not ours to change
-    net.a.grad.zero_()
-    assert net.b.grad == 111
-
-
 def test_gradients_accumulate_on_the_modules_own_parameters():
     net, X = mlp(), rand(7, 6)
     params = list(net.parameters())
@@ -261,13 +250,6 @@ def test_gradients_accumulate_on_the_modules_own_parameters():
     assert_close(gradients(net), [2 * grad for grad in once])
     assert all(p is q and p.grad is place for p, q, place in zip(net.parameters(), params, places))
     assert all(p.is_leaf for p in params)
-
-
-def test_the_gradients_are_summed_in_rank_order():
-    big = torch.tensor([1e16, 1.0, -1e16, 1.0], dtype=torch.float64)[:, None]
-    net = Apply(lambda m, x: x * m.w, w=torch.ones(1, dtype=torch.float64))
-    DataParallel(net, [CPU] * 4)(big).sum().backward()
-    assert net.w.grad.item() == 1.0  # ((1e16 + 1) - 1e16) + 1; in another order 0 or 2
 
 
 def test_a_hook_on_a_parameter_sees_the_whole_gradient_once():
@@ -492,30 +474,10 @@ def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():
     assert (outs[1] - mlp()(X)).norm() > 0.01
 
 
-def train_200_steps():
-    """A hash of all the bits after 200 steps of SGD on four virtual devices."""
-    torch.set_num_threads(1)
-    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3), nn.Tanh(),
-                        nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
-    net[8].weight = net[6].weight
-    known(net)
-    parallel = DataParallel(net, [CPU] * 4)
-    trainer = torch.optim.SGD(parallel.parameters(), 0.05, momentum=0.9)
-    X, y = rand(10, 1, 6, 6, dtype=torch.float32), torch.arange(10) % 3
-    first = F.cross_entropy(parallel(X), y)
-    for _ in range(200):
-        trainer.zero_grad()
-        loss = F.cross_entropy(parallel(X), y)
-        loss.backward()
-        trainer.step()
-    assert loss < first / 2
-    return hashlib.sha256(b"".join(x.numpy().tobytes() for x in net.state_dict().values())).hexdigest()
-
-
 def test_200_steps_give_the_same_bits_again_and_in_another_process():
     here = train_200_steps()
     assert train_200_steps() == here
-    script = "import test_data_parallel; print(test_data_parallel.train_200_steps())"
+    script = "from helpers.long_training import train_200_steps; print(train_200_steps())"
     there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert there.stdout.strip() == here, there.stderr
 
@@ -671,33 +633,6 @@ def test_dropout_in_eval_mode_is_not_there():
 # Faults change nothing
 
 
-class Picky(nn.Module):
-    """Refuses NaN after its first layer has counted them, and a gradient at 99."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.out = nn.BatchNorm1d(6), nn.Linear(6, 2)
-
-    def forward(self, x):
-        h = self.norm(x)
-        if x.isnan().any():
-            raise FloatingPointError("NaN in the batch")
-        return Refuse99.apply(self.out(h), x)
-
-
-class Refuse99(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, scores, x):
-        ctx.refuse = (x == 99).any()
-        return scores.clone()
-
-    @staticmethod
-    def backward(ctx, grad):
-        if ctx.refuse:
-            raise FloatingPointError("99 in the batch")
-        return grad, None
-
-
 @pytest.mark.parametrize("with_gradients", [False, True])
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_a_replica_that_fails_names_its_rank_and_leaves_everything_as_it_was(failing, with_gradients):
@@ -744,16 +679,7 @@ def test_a_backward_pass_that_fails_names_its_rank_and_leaves_the_gradients_as_t
     assert same(state(net), before)
 
 
-class Answers(nn.Module):
-    """Returns what the first number of its shard chooses from a list, after a BatchNorm has counted."""
-
-    def __init__(self, *answers):
-        super().__init__()
-        self.norm, self.answers = nn.BatchNorm1d(2), answers
-
-    def forward(self, x):
-        h = self.norm(x)
-        return self.answers[int(x[0, 0])](h)
+# What is refused
 
 
 @pytest.mark.parametrize("answers, words", [
@@ -822,60 +748,6 @@ def test_a_module_elsewhere_is_refused_by_name_also_when_it_moves_later():
         parallel(rand(4, 6, dtype=torch.float32))
 
 
-# The pieces
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_scatter_cuts_every_tensor_and_gives_the_rest_to_all(k):
-    X, t = rand(7, 2), torch.tensor(3.0)
-    shards = scatter({"X": (X, [t]), "rest": ["ja", None, 4]}, [CPU] * k)
-    assert len(shards) == k and torch.equal(torch.cat([shard["X"][0] for shard in shards]), X)
-    lengths = [len(shard["X"][0]) for shard in shards]
-    assert lengths == sorted(lengths, reverse=True) and lengths[0] - lengths[-1] <= 1
-    for shard in shards:
-        assert shard["X"][1][0] is t and shard["rest"] == ["ja", None, 4]
-        shard["rest"].append("own")  # every device has lists of its own
-        assert len(shard["rest"]) == 4
-
-
-def test_scatter_leaves_devices_without_examples_empty_and_gather_undoes_it():
-    X = rand(2, 3)
-    shards = scatter((X,), [CPU] * 4)
-    assert [len(shard) for shard, in shards] == [1, 1, 0, 0]
-    joined, = gather(shards, CPU)
-    assert torch.equal(joined, X)
-
-
-def test_gather_puts_nested_outputs_together_in_rank_order():
-    outputs = [(torch.full((2, 1), float(rank)), {"sum": torch.tensor(rank)}) for rank in (3, 1, 2)]
-    rows, numbers = gather(outputs, CPU)
-    assert rows.flatten().tolist() == [3, 3, 1, 1, 2, 2] and numbers["sum"].tolist() == [3, 1, 2]
-
-
-def test_a_replica_has_the_same_bits_in_memory_of_its_own():
-    net = convnet()
-    net[0].weight.requires_grad_(False)
-    net[4].register_parameter("again", net[0].weight)
-    net[4].register_buffer("mean_again", net[1].running_mean)
-    net[1].eval()
-    net[4].weight.grad = torch.ones_like(net[4].weight)
-    before = state(net)
-    own = replicate(net, CPU)
-    assert type(own) is type(net) and list(own.state_dict()) == list(net.state_dict())
-    for ours, theirs in zip((*own.parameters(), *own.buffers()), (*net.parameters(), *net.buffers()), strict=True):
-        assert torch.equal(ours, theirs) and type(ours) is type(theirs)
-        assert ours.data_ptr() != theirs.data_ptr()
-        assert ours.is_leaf and ours.requires_grad == theirs.requires_grad and ours.grad is None
-    assert own[4].again is own[0].weight and own[4].mean_again is own[1].running_mean
-    assert [m.training for m in own.modules()] == [m.training for m in net.modules()]
-    with torch.no_grad():
-        for x in own.state_dict().values():
-            x.zero_()
-    assert same(state(net), before)
-    elsewhere = replicate(net, torch.device("meta"))
-    assert all(x.device.type == "meta" for x in (*elsewhere.parameters(), *elsewhere.buffers()))
-
-
 # What a GPU changes
 
 
@@ -920,14 +792,3 @@ def test_inputs_on_the_cpu_are_brought_to_the_gpus_and_their_gradients_back():
     plain, leaf = mlp(), rand(7, 6).requires_grad_()
     weighted(plain(leaf)).backward()
     assert_close([X.grad, *[p.grad.cpu() for p in net.parameters()]], [leaf.grad, *gradients(plain)])
-
-
-def test_a_single_number_goes_to_all_replicas_and_gets_the_sum_of_their_gradients():
-    class Scaled(nn.Module):
-        def forward(self, X, scale):
-            return X * scale
-
-    X, scale = torch.arange(1.0, 8.0).double(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
-    out = DataParallel(Scaled(), [torch.device("cpu")] * 3)(X, scale)
-    out.sum().backward()
-    assert torch.equal(out, 2 * X) and scale.grad.shape == () and scale.grad.item() == 28

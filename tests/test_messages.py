@@ -1,4 +1,4 @@
-"""Tests of d2lpar.messages: what a round moves, what it refuses before it moves anything, and what a meter counts."""
+"""Tests of d2lpar.messages: what a round moves, what a meter counts, and what is refused before anything is moved."""
 
 import threading
 import time
@@ -8,26 +8,12 @@ import torch
 
 from d2lpar import run_on_devices, try_devices
 from d2lpar.messages import Message, Meter, deliver, exchange
+from helpers.rounds import numbers, refused, values
+
+pytestmark = pytest.mark.usefixtures("no_meter_is_left_on")
 
 
-@pytest.fixture(autouse=True)
-def no_meter_is_left_on():
-    yield
-    left, Meter.on = Meter.on, None
-    assert left is None
-
-
-def numbers(*ranks):
-    """`parts[rank][c]`: a tensor of two equal numbers for each number."""
-    return [[torch.full((2,), float(x)) for x in rank] for rank in ranks]
-
-
-def values(parts):
-    assert all(x.unique().numel() == 1 for rank in parts for x in rank)
-    return [[x[0].item() for x in rank] for rank in parts]
-
-
-# Rounds
+# By hand
 
 
 def test_what_arrives_is_added_to_the_same_part_of_the_target():
@@ -54,6 +40,23 @@ def test_with_a_place_to_arrive_in_two_ranks_can_swap_and_a_rank_can_send_to_its
     parts, into = numbers([1], [2], [4]), numbers([0], [0], [0])
     exchange(parts, [(0, 1, 0), (1, 0, 0), (2, 2, 0)], add=False, into=into)
     assert values(into) == [[2], [1], [4]]
+
+
+def test_a_meter_counts_messages_by_round_and_bytes_by_rank():
+    parts = [[torch.ones(3), torch.ones(5)] for _ in range(3)]
+    with Meter(try_devices(3)) as meter:
+        exchange(parts, [(0, 1, 0), (1, 2, 1)], add=True)
+        deliver(2, 1, parts[2][0], parts[1][0], add=False)
+        exchange(parts, [(2, 0, 1)], add=False)
+    assert sorted(meter.messages[:2]) == [Message(0, 1, 12, 0), Message(1, 2, 20, 0)]  # at the same time
+    assert meter.messages[2:] == [Message(2, 1, 12, None), Message(2, 0, 20, 1)]
+    assert meter.num_rounds == 2
+    assert [sorted(sizes) for sizes in meter.rounds] == [[12, 20], [20]]
+    assert meter.sent_bytes == [12, 20, 32]
+    assert meter.received_bytes == [20, 24, 20]
+
+
+# What a round moves, and when
 
 
 def test_chunks_that_touch_but_share_no_element_travel_in_one_round():
@@ -112,79 +115,7 @@ def test_grad_mode_reaches_the_threads_of_the_messages():
     assert leaves[1][0].is_leaf and leaves[1][0].tolist() == [2, 2]
 
 
-# What a round refuses
-
-
-def refused():
-    base = torch.ones(6)
-    yield "a rank sends twice", numbers([1], [2], [4]), [(0, 1, 0), (0, 2, 0)], None, "rank 0 sends two messages"
-    yield "a rank sends two parts", numbers([1, 2], [3, 4], [5, 6]), [(0, 1, 0), (0, 2, 1)], None, "rank 0 sends two"
-    yield "a rank receives twice", numbers([1], [2], [4]), [(0, 2, 0), (1, 2, 0)], None, "rank 2 receives two messages"
-    yield "two parts", numbers([1, 2], [3, 4], [5, 6]), [(1, 0, 0), (2, 0, 1)], None, "rank 0 receives two"
-    places = [[base[:2]], [torch.ones(2)], [base[1:3]], [torch.ones(2)]]
-    yield "two messages into one place", [[torch.ones(2)] for _ in range(4)], [(1, 0, 0), (3, 2, 0)], places, (
-        "moves .1, 0, 0. and .3, 2, 0. write into one place")
-    yield "a swap", numbers([1], [2]), [(0, 1, 0), (1, 0, 0)], None, "move .0, 1, 0. writes what move .1, 0, 0. reads"
-    yield "passing on what arrives", numbers([1], [2], [4]), [(0, 1, 0), (1, 2, 0)], None, (
-        "move .0, 1, 0. writes what move .1, 2, 0. reads")
-    yield "a rank to itself", numbers([1], [2]), [(1, 1, 0)], None, "move .1, 1, 0. writes what move .1, 1, 0. reads"
-    ones, first, second = torch.ones(3), base[:3], base[2:5]
-    yield "ranks that share an element", [[first], [ones], [second], [ones.clone()]], [(0, 1, 0), (3, 2, 0)], None, (
-        "move .3, 2, 0. writes what move .0, 1, 0. reads")
-    yield "the other end of it", [[second], [ones], [first], [ones.clone()]], [(0, 1, 0), (3, 2, 0)], None, (
-        "move .3, 2, 0. writes what move .0, 1, 0. reads")
-    row, column = base.view(3, 2)[1], base.view(3, 2)[:2, 1]
-    yield "a row that crosses a column", [[ones[1:]], [row], [column], [torch.ones(2)]], [(0, 1, 0), (2, 3, 0)], None, (
-        "move .0, 1, 0. writes what move .2, 3, 0. reads")
-    yield "a place to arrive in that is also sent", numbers([1], [2]), [(0, 1, 0), (1, 0, 0)], "parts", "writes what"
-    for move in ((0, 2, 0), (2, 0, 0), (-1, 0, 0), (0, -1, 0), (0, 1, 2), (0, 1, -1), (0, 1, 1)):
-        yield f"{move} of what is not there", numbers([1, 2], [4]), [(1, 0, 0), move], None, "is no part .* on rank"
-    yield "no part to arrive in", numbers([1, 2], [4, 8]), [(1, 0, 0), (0, 1, 1)], numbers([0], [0]), (
-        r"move \(0, 1, 1\): there is no part 1 on rank 1")
-    yield "no rank to arrive on", numbers([1], [2]), [(1, 0, 0), (0, 1, 0)], numbers([0]), "no part 0 on rank 1"
-    yield "a shape that would broadcast", [[torch.ones(1)], [torch.ones(2)]], [(0, 1, 0)], None, (
-        r"move \(0, 1, 0\): shape \(1,\) does not fit into \(2,\)")
-    yield "as many elements in another shape", [[torch.ones(1, 2)], [torch.ones(2)]], [(0, 1, 0)], None, "does not fit"
-
-
-REFUSED = [pytest.param(*case[1:], id=case[0]) for case in refused()]
-
-
-@pytest.mark.parametrize("parts, moves, into, message", REFUSED)
-@pytest.mark.parametrize("add", [True, False])
-def test_a_round_that_cannot_be_is_refused_before_anything_changes(parts, moves, into, message, add):
-    into = parts if into == "parts" else into
-    tensors = [x for rank in [*parts, *(into or [])] for x in rank]
-    before = [x.clone() for x in tensors]
-    with Meter(try_devices(4)) as meter, pytest.raises(ValueError, match=message):
-        exchange(parts, moves, add=add, into=into)
-    assert all(torch.equal(x, b) for x, b in zip(tensors, before))
-    assert (meter.num_rounds, meter.messages) == (0, [])
-
-
-@pytest.mark.timeout(60)
-def test_in_a_devices_own_thread_a_round_is_an_error_instead_of_waiting_forever():
-    parts = numbers([1], [2])
-    with pytest.raises(RuntimeError, match="own thread: would wait forever"):
-        run_on_devices(lambda _: exchange(parts, [(0, 1, 0)], add=True), [0])
-    assert values(parts) == [[1], [2]]
-
-
-# Meters
-
-
-def test_a_meter_counts_messages_by_round_and_bytes_by_rank():
-    parts = [[torch.ones(3), torch.ones(5)] for _ in range(3)]
-    with Meter(try_devices(3)) as meter:
-        exchange(parts, [(0, 1, 0), (1, 2, 1)], add=True)
-        deliver(2, 1, parts[2][0], parts[1][0], add=False)
-        exchange(parts, [(2, 0, 1)], add=False)
-    assert sorted(meter.messages[:2]) == [Message(0, 1, 12, 0), Message(1, 2, 20, 0)]  # at the same time
-    assert meter.messages[2:] == [Message(2, 1, 12, None), Message(2, 0, 20, 1)]
-    assert meter.num_rounds == 2
-    assert [sorted(sizes) for sizes in meter.rounds] == [[12, 20], [20]]
-    assert meter.sent_bytes == [12, 20, 32]
-    assert meter.received_bytes == [20, 24, 20]
+# What a meter counts
 
 
 @pytest.mark.parametrize("x, size_bytes", [(torch.ones(3, 5, dtype=torch.float64), 120), (torch.ones(()), 4),
@@ -218,21 +149,6 @@ def test_a_meter_counts_only_inside_its_block_and_goes_on_where_it_stopped():
     assert [m.round for m in meter.messages] == [0, 1]
 
 
-def test_a_second_meter_is_refused_and_the_first_goes_on():
-    parts, second = numbers([1], [2]), Meter(try_devices(2))
-    with Meter(try_devices(2)) as first:
-        for other in (second, first):
-            with pytest.raises(RuntimeError, match="another meter is on"):
-                with other:
-                    raise AssertionError("entered")
-        assert Meter.on is first
-        exchange(parts, [(0, 1, 0)], add=True)
-    assert (len(first.messages), len(second.messages)) == (1, 0)
-    with second:
-        exchange(parts, [(0, 1, 0)], add=True)
-    assert (len(first.messages), len(second.messages)) == (1, 1)
-
-
 def test_a_meter_is_off_again_after_an_error_which_it_lets_through():
     with pytest.raises(KeyError, match="lost"):
         with Meter(try_devices(2)):
@@ -258,6 +174,50 @@ def test_spans_last_as_long_as_a_rank_is_receiving(monkeypatch):
     assert all(0 <= span.start_s < span.end_s <= seconds for span in meter.spans)
     assert all(span.end_s - span.start_s >= 0.019 for span in meter.spans)
     assert meter.spans[-1].start_s >= max(span.end_s for span in meter.spans[:2]), "two rounds at the same time"
+
+
+# What is refused
+
+
+REFUSED = [pytest.param(*case[1:], id=case[0]) for case in refused()]
+
+
+@pytest.mark.parametrize("parts, moves, into, message", REFUSED)
+@pytest.mark.parametrize("add", [True, False])
+def test_a_round_that_cannot_be_is_refused_before_anything_changes(parts, moves, into, message, add):
+    into = parts if into == "parts" else into
+    tensors = [x for rank in [*parts, *(into or [])] for x in rank]
+    before = [x.clone() for x in tensors]
+    with Meter(try_devices(4)) as meter, pytest.raises(ValueError, match=message):
+        exchange(parts, moves, add=add, into=into)
+    assert all(torch.equal(x, b) for x, b in zip(tensors, before))
+    assert (meter.num_rounds, meter.messages) == (0, [])
+
+
+@pytest.mark.timeout(60)
+def test_in_a_devices_own_thread_a_round_is_an_error_instead_of_waiting_forever():
+    parts = numbers([1], [2])
+    with pytest.raises(RuntimeError, match="own thread: would wait forever"):
+        run_on_devices(lambda _: exchange(parts, [(0, 1, 0)], add=True), [0])
+    assert values(parts) == [[1], [2]]
+
+
+def test_a_second_meter_is_refused_and_the_first_goes_on():
+    parts, second = numbers([1], [2]), Meter(try_devices(2))
+    with Meter(try_devices(2)) as first:
+        for other in (second, first):
+            with pytest.raises(RuntimeError, match="another meter is on"):
+                with other:
+                    raise AssertionError("entered")
+        assert Meter.on is first
+        exchange(parts, [(0, 1, 0)], add=True)
+    assert (len(first.messages), len(second.messages)) == (1, 0)
+    with second:
+        exchange(parts, [(0, 1, 0)], add=True)
+    assert (len(first.messages), len(second.messages)) == (1, 1)
+
+
+# What a GPU changes
 
 
 @pytest.mark.gpu

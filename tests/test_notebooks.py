@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -172,94 +173,33 @@ def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(p
         assert verdicts[1] == "Right.\n", (name, verdicts[1])
 
 
-WRONG_ANSWERS = {
-    "ex-means": ["def combine(means, sizes): return sum(m * s for m, s in zip(means, sizes)) / sum(sizes)",  # nan * 0
-                 "def combine(means, sizes): return sum(m * s for m, s in zip(means, sizes) if s) / len(sizes)"],
-    "ex-crossing": ["def crossing(outputs_at_cut, num_params): return outputs_at_cut / num_params",
-                    "def crossing(outputs_at_cut, num_params): return 2 * num_params / outputs_at_cut"],
-    "ex-penalty": ["def shard_loss(losses, w, lam, n): return losses.sum()",
-                   "def shard_loss(losses, w, lam, n): return losses.sum() + lam / 2 * (w ** 2).sum()"],
-    "ex-kb": ["def epoch_plan(num_examples, b, k): return 4", "def epoch_plan(num_examples, b, k): return num_examples // b, b",
-              "def epoch_plan(num_examples, b, k): return -(-num_examples // (k * b)), b"],
-    "ex-lr": ["def scaled_lr(lr, b, k): return lr", "def scaled_lr(lr, b, k): return lr * k * b"],
-    "ex-owners": ["""
-def allreduce_spread(device_grads):
-    for i, buffers in enumerate(zip(*device_grads)):
-        allreduce([buffers[i % len(buffers)], *[b for r, b in enumerate(buffers) if r != i % len(buffers)]])""",
-                  "def allreduce_spread(device_grads): return [sum(buffers) for buffers in zip(*device_grads)]",
-                  """
-def allreduce_spread(device_grads):
-    for buffers in zip(*device_grads):
-        total = sum(buffers)
-        for buffer in buffers:
-            buffer.copy_(total)"""],
-    "ex-spread": ["""
-def allreduce_spread(device_tensors):
-    allreduce_naive_each = [allreduce_naive(replicas) for replicas in zip(*device_tensors)]""",
-                  """
-def allreduce_spread(device_tensors):
-    for replicas in zip(*device_tensors):
-        total = sum(replicas)
-        for x in replicas:
-            x.copy_(total)""",
-                  """
-def allreduce_spread(device_tensors):
-    k = len(device_tensors)
-    for i in range(len(device_tensors[0])):
-        for rank in set(range(k)) - {i % k}:
-            exchange(device_tensors, [(rank, i % k, i)], add=True)"""],
-    "ex-halving": ["def allreduce_halving(data): allreduce_ring(data)", "def allreduce_halving(data): allreduce_tree(data)",
-                   """
-def allreduce_halving(data):
-    k, scratch, distance = len(data), [[torch.empty_like(x)] for x in data], 1
-    while distance < k:  # whole buffers in log2 k rounds
-        exchange([[x] for x in data], [(r, r ^ distance, 0) for r in range(k)], add=False, into=scratch)
-        exchange([[x[:0]] for x in data], [], add=False)
-        for x, (new,) in zip(data, scratch):
-            x.add_(new)
-        distance *= 2"""],
-    "ex-cross": ["def ring_from(k, link, bus): return bus.alpha_s / (link.beta_s_per_byte - bus.beta_s_per_byte)"
-                 " if link.beta_s_per_byte > bus.beta_s_per_byte else float('inf')",
-                 "def ring_from(k, link, bus): return (k - 1) * bus.alpha_s / abs(link.beta_s_per_byte - bus.beta_s_per_byte + 1e-30)",
-                 "def ring_from(k, link, bus): return float('inf')"],
-    "ex-updates": ["def epochs_for_same_updates(num_examples, b, k, num_epochs): return num_epochs",
-                   "def epochs_for_same_updates(num_examples, b, k, num_epochs): return k * num_epochs"],
-    "ex-unequal": ["def split_by_speed(n, speeds): return [n // len(speeds)] * len(speeds)",
-                   "def split_by_speed(n, speeds): return [n - n // len(speeds) * (len(speeds) - 1)]"
-                   " + [n // len(speeds)] * (len(speeds) - 1)",
-                   "def split_by_speed(n, speeds): return [n * speed / sum(speeds) for speed in speeds]"],
-    "ex-mean-loss": ["""
-def mean_loss(replicas, devices, data_iter):
-    means = [nn.functional.cross_entropy(replicas[0](X), y).item() for X, y in data_iter]
-    return sum(means) / len(means)""",
-                     """
-def mean_loss(replicas, devices, data_iter):
-    def mean(replica, X, y):
-        return nn.functional.cross_entropy(replica(X), y).item() * len(y) if len(y) else 0.0
-
-    return sum(sum(run_on_devices(mean, replicas, *split_batch(X, y, devices))) for X, y in data_iter)"""],
-    "ex-accuracy": ["""
-def evaluate_accuracy_on(device_params, devices, data_iter):
-    parts = [[(s, t) for s, t in zip(*split_batch(X, y, devices))] for X, y in data_iter]
-    means = [sum(evaluate_accuracy(p, [part]) if len(part[1]) else 0 for p, part in zip(device_params, row)) / len(devices)
-             for row in parts]
-    return sum(means) / len(means)""",
-                    "def evaluate_accuracy_on(device_params, devices, data_iter): return 0.5"],
-}
+WRONG_ANSWERS = sorted((ROOT / "tests" / "wrong_answers").rglob("*.py"))
 
 
-@every_notebook
-def test_checks_say_what_is_wrong_with_plausible_mistakes(path):
-    notebook = read(path)
-    checks = tagged(notebook, "check:")
-    assert set(checks) <= set(WRONG_ANSWERS)
-    for name, check in checks.items():
-        for answer in WRONG_ANSWERS[name]:
-            names = namespace_of(notebook)
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(answer, names)
-                exec(check.source, names)
-            assert printed.getvalue().startswith("Not yet: "), (answer, printed.getvalue())
+def exercise_of(answer):
+    """The folder that a wrong answer lies in has the label of its exercise."""
+    return answer.relative_to(ROOT / "tests" / "wrong_answers").parent.as_posix()
+
+
+@cache
+def exercises():
+    """For each label the chapter of the exercise, and the cell that checks an answer."""
+    return {label: (notebook, cell) for notebook in map(read, NOTEBOOKS)
+            for label, cell in tagged(notebook, "check:").items()}
+
+
+def test_every_exercise_has_wrong_answers_and_every_wrong_answer_has_an_exercise():
+    assert {exercise_of(answer) for answer in WRONG_ANSWERS} == set(exercises())
+
+
+@pytest.mark.parametrize("answer", WRONG_ANSWERS, ids=lambda answer: f"{exercise_of(answer)}, {answer.stem}")
+def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(answer):
+    notebook, check = exercises()[exercise_of(answer)]
+    names = namespace_of(notebook)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(answer.read_text("utf-8"), names)
+        exec(check.source, names)
+    assert printed.getvalue().startswith("Not yet: "), printed.getvalue()
 
 
 @pytest.mark.slow

@@ -332,14 +332,6 @@ def test_accuracy_is_taken_without_recording_a_graph():
     assert grad_modes == [False]
 
 
-@pytest.fixture
-def small_data(monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    monkeypatch.delenv("D2LPAR_FULL", raising=False)
-    monkeypatch.setattr(data, "NUM_TRAIN", 70)
-    monkeypatch.setattr(data, "NUM_TEST", 30)
-
-
 def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one(small_data, capsys):
     device_params, training = train(2, 32, 0.1, num_epochs=3)
     assert len(device_params) == 2 and len(training.epoch_s) == len(training.accuracies) == 3
@@ -348,7 +340,7 @@ def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one
     for params in device_params:
         assert evaluate_accuracy(params, test_iter) == training.accuracies[-1]
     source, *epochs, closing = capsys.readouterr().out.splitlines()[:5]
-    assert source.startswith("STAND-IN images, not Fashion-MNIST, 70 training and 30 test images")
+    assert source.startswith("STAND-IN images, not Fashion-MNIST, 140 training and 70 test images")
     for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
         assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
     words = rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch on \[cpu, cpu\]: 2 virtual devices .*"
@@ -378,7 +370,7 @@ def test_training_takes_one_step_for_every_batch(small_data, monkeypatch):
 
     monkeypatch.setattr(scratch, "train_batch", step)
     train(2, 32, 0.3, num_epochs=2)
-    assert sizes == [(32, 32, 2, 2, 0.3), (32, 32, 2, 2, 0.3), (6, 6, 2, 2, 0.3)] * 2
+    assert sizes == [*[(32, 32, 2, 2, 0.3)] * 4, (12, 12, 2, 2, 0.3)] * 2  # 140 images
 
 
 # What a GPU changes

@@ -1,0 +1,90 @@
+"""A museum of bugs: wrong code that a chapter shows, so that its readers can see what gives it away.
+
+Nothing in the package uses these functions. Each of them runs without an error and looks right from one side at least;
+its docstring says what is wrong, and where it was published if it was. A chapter that shows a further bug adds it here,
+so that the page and the tests speak of the same one; bugs that only the tests need stand beside the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from d2lpar.buffers import cut
+from d2lpar.messages import exchange
+
+
+def get_params_alias(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
+    """Wrong: a parameter that is on `device` already is not copied.
+
+    Published in Dive into Deep Learning.
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    new_params = [p.to(device) for p in params]
+    for p in new_params:
+        p.requires_grad_()
+    return new_params
+
+
+def allreduce_unchecked(data: Sequence[Tensor]) -> None:
+    """Wrong where two buffers are one, which it does not check.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    for i in range(1, len(data)):
+        data[0][:] += data[i].to(data[0].device)
+    for i in range(1, len(data)):
+        data[i][:] = data[0].to(data[i].device)
+
+
+def allreduce_rebinding(data: list[Tensor]) -> None:
+    """Wrong: the sums are new tensors in the list, the buffers stay as they were.
+
+    Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
+    """
+    for i in range(1, len(data)):
+        data[0] = data[0] + data[i].to(data[0].device)
+    for i in range(1, len(data)):
+        data[i] = data[0].to(data[i].device)
+
+
+def allreduce_whole(data: Sequence[Tensor]) -> None:
+    """Wrong: it sends the whole buffer, of which the neighbour uses one chunk.
+
+    Found in public code.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    k = len(data)
+    scratch = [[torch.empty_like(x)] for x in data]
+    with cut(data, 1) as whole, cut(data, k) as chunks:
+        moves = [(r, (r + 1) % k, 0) for r in range(k)]
+        for shift in (1, 0):
+            for step in range(k - 1):
+                exchange(whole, moves, add=False, into=scratch)
+                for rank in range(k):
+                    c = (rank - 1 - step - shift) % k
+                    arrived = scratch[rank][0].tensor_split(k)[c]
+                    if shift == 1:
+                        chunks[rank][c].add_(arrived)
+                    else:
+                        chunks[rank][c].copy_(arrived)
+
+
+def allreduce_passing(data: Sequence[Tensor]) -> None:
+    """Wrong: it sends whole buffers on, and each rank adds to its own what passes by.
+
+    Published in a PyTorch tutorial, which says that the chunks are left as an exercise.
+    Source: Arnold, 2017.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    k = len(data)
+    passing = [[x.clone()] for x in data]
+    arrived = [[torch.empty_like(x)] for x in data]
+    moves = [(r, (r + 1) % k, 0) for r in range(k)]
+    for _ in range(k - 1):
+        exchange(passing, moves, add=False, into=arrived)
+        for x, (new,) in zip(data, arrived):
+            x.add_(new)
+        passing, arrived = arrived, passing

@@ -1,0 +1,87 @@
+"""Tests of d2lpar.museum: every bug is still wrong, in the way that its chapter says, and looks right where it does."""
+
+import inspect
+import re
+
+import pytest
+import torch
+
+from d2lpar import allreduce, museum, try_devices
+from d2lpar.messages import Meter
+
+BUGS = [function for name, function in inspect.getmembers(museum, inspect.isfunction)
+        if function.__module__ == museum.__name__]
+CPU = torch.device("cpu")
+
+
+def three_numbers():
+    return [torch.tensor([1.0]), torch.tensor([2.0]), torch.tensor([4.0])]
+
+
+# By hand
+
+
+def test_the_alias_of_a_parameter_on_the_same_device_is_the_parameter():
+    params = [torch.tensor([1.0])]
+    replicas = [museum.get_params_alias(params, CPU) for _ in range(2)]
+    replicas[0][0].data += 1
+    assert replicas[1][0].tolist() == params[0].tolist() == [2.0] and params[0].requires_grad
+
+
+@pytest.mark.parametrize("bug", [museum.allreduce_unchecked, museum.allreduce_rebinding, museum.allreduce_whole,
+                                 museum.allreduce_passing], ids=lambda bug: bug.__name__)
+def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
+    data = three_numbers()
+    assert bug(data) is None
+    assert [x.tolist() for x in data] == [[7.0]] * 3
+
+
+@pytest.mark.parametrize("k, value", [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0)])
+def test_one_buffer_under_k_names_is_doubled_k_minus_1_times_and_refused_by_the_true_one(k, value):
+    buffer = torch.tensor([3.0])
+    museum.allreduce_unchecked([buffer] * k)
+    assert buffer.tolist() == [value]
+    if k > 1:
+        with pytest.raises(ValueError, match="entries 0 and 1 overlap"):
+            allreduce([buffer] * k)
+
+
+def test_the_sums_that_are_rebound_never_reach_the_buffers():
+    buffers = three_numbers()
+    data = list(buffers)
+    museum.allreduce_rebinding(data)
+    assert [x.tolist() for x in buffers] == [[1.0], [2.0], [4.0]]
+    assert not any(x is buffer for x, buffer in zip(data, buffers))
+
+
+@pytest.mark.parametrize("bug, times", [(museum.allreduce_whole, 4), (museum.allreduce_passing, 2)],
+                         ids=lambda value: getattr(value, "__name__", value))
+def test_on_four_devices_a_ring_that_is_none_sends_more_than_the_ring_does(bug, times):
+    with Meter(try_devices(4)) as meter:
+        bug([torch.ones(8) for _ in range(4)])
+    in_a_ring = 2 * 3 * 8 // 4  # numbers: 2 (k - 1) chunks
+    assert meter.sent_bytes == [4 * times * in_a_ring] * 4
+
+
+def test_what_passes_by_is_added_in_another_order_on_every_rank():
+    data = [torch.tensor([x], dtype=torch.float64) for x in (1.0, 1e16, -1e16)]
+    museum.allreduce_passing(data)
+    # each adds to its own what the rank before it had, then the one before that; 1 is lost beside 1e16
+    assert [x.item() for x in data] == [(1 - 1e16) + 1e16, (1e16 + 1) - 1e16, (-1e16 + 1e16) + 1] == [0, 0, 1]
+
+
+# The labels
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_every_bug_says_what_is_wrong_and_where_it_is_shown(bug):
+    assert bug.__doc__.startswith("Wrong") and "Taught in: notebooks/" in bug.__doc__
+
+
+def test_nothing_in_the_package_uses_a_bug(root):
+    names = [bug.__name__ for bug in BUGS]
+    for module in (root / "d2lpar").rglob("*.py"):
+        if module.stem != "museum":
+            text = module.read_text("utf8")
+            assert not re.search(r"import.*\bmuseum\b|museum import", text), module.name
+            assert not any(name in text for name in names), module.name

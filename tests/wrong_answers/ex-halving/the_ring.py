@@ -1,0 +1,7 @@
+"""As few bytes, but too many rounds."""
+
+from d2lpar.collectives import allreduce_ring
+
+
+def allreduce_halving(data):
+    allreduce_ring(data)

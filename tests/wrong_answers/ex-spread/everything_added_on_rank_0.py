@@ -1,0 +1,8 @@
+"""The sums are right, but rank 0 makes all of them."""
+
+from d2lpar.collectives import allreduce_naive
+
+
+def allreduce_spread(device_tensors):
+    for replicas in zip(*device_tensors):
+        allreduce_naive(replicas)
