@@ -1,7 +1,7 @@
 """The shared code of a book on data-parallel training: what a chapter teaches, and what several chapters use.
 
-A name is looked up in its module when it is first used, so that a rank in a process of its own, which needs one function,
-does not wait for plotting and data.
+A name is looked up in its module when it is first used, so that a rank in a process of its own, which needs one
+function, does not wait for plotting and data.
 """
 
 import sys

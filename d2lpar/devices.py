@@ -206,7 +206,8 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
-def _call(fn: Callable, same: dict, modes: list[Callable], cores: int, done: SimpleQueue, rank: int, args: tuple) -> None:
+def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: SimpleQueue, rank: int,
+          args: tuple) -> None:
     try:
         if torch.get_num_threads() != cores:
             torch.set_num_threads(cores)

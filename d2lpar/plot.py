@@ -14,6 +14,7 @@ import matplotlib as mpl
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
+from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
@@ -53,7 +54,7 @@ def show(fig: Figure) -> None:
     _stamp(fig)
     if in_notebook():
         display(fig, metadata=_alt(fig))
-    elif mpl.get_backend().lower() in mpl.backends.backend_registry.list_builtin(mpl.backends.BackendFilter.INTERACTIVE):
+    elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
 
@@ -77,7 +78,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
                 points: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
 
-    The scales are matplotlib's: "linear" or "log". With `points`, the measured values of each curve, by the same names: they get the markers, and the lines are dashed.
+    The scales are matplotlib's: "linear" or "log". With `points`, the measured values of each curve, by the same names:
+    they get the markers, and the lines are dashed.
     """
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
@@ -130,9 +132,10 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
     below.yaxis.set_major_formatter("{x:g}")
     below.yaxis.set_minor_locator(NullLocator())
     ax.legend()
-    fig.set_label(f"Time of a message by its size, both axes logarithmic: {seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, "
-                  f"{seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes. Below, measured over fitted, with a grey band from "
-                  f"one half to two. {'; '.join(words)}.")
+    fig.set_label("Time of a message by its size, both axes logarithmic: "
+                  f"{seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, {seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes."
+                  " Below, measured over fitted, with a grey band from one half to two. "
+                  f"{'; '.join(words)}.")
     return fig
 
 
@@ -152,7 +155,8 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
         ax.set(xlim=(-0.9, k), ylim=(k + 0.1, -0.9))
         ax.text(k / 2, -0.45, name, ha="center", va="center", weight="bold")
         for rank, row in enumerate(counts):
-            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", color=rank_style(rank)["color"], weight="bold")
+            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", weight="bold",
+                    color=rank_style(rank)["color"])
             for chunk, count in enumerate(row):
                 shade = (count - 1) / max(1, k - 1)
                 ax.add_patch(mpl.patches.Rectangle(
@@ -248,9 +252,9 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
     ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
-                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into one "
-                  "gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the same "
-                  "step.")
+                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into "
+                  "one gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the "
+                  "same step.")
     return fig
 
 

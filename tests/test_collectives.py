@@ -32,7 +32,6 @@ from d2lpar.collectives import (
 )
 from d2lpar.messages import Meter, exchange
 
-
 FLOATS = [torch.float32, torch.float64, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.uint8]
 BLOCK_BYTES = 24  # three blocks and more where the package would have one

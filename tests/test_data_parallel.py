@@ -21,9 +21,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from d2lpar.models import resnet18
-from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
+from d2lpar.devices import run_on_devices, try_devices
+from d2lpar.models import resnet18
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -480,7 +480,7 @@ def test_train_and_eval_reach_every_replica():
 def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():
     nets, X = [mlp(), mlp()], rand(7, 6)
     outs = []
-    for net, call in [(nets[0], nets[0]), (nets[1], DataParallel(nets[1], [CPU] * 3))]:
+    for call in [nets[0], DataParallel(nets[1], [CPU] * 3)]:
         trainer = torch.optim.Adam(call.parameters(), 0.01)
         for _ in range(5):
             trainer.zero_grad()

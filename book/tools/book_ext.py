@@ -1,7 +1,7 @@
 """What the site needs beyond jupyter-book.
 
-Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables of
-the machines and of the bench, no thebe.
+Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables
+of the machines and of the bench, no thebe.
 """
 
 from __future__ import annotations

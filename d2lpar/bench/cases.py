@@ -45,7 +45,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
         WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
     """
     k = dist.get_world_size()
-    if ALL_CORES != cores:
+    if cores != ALL_CORES:
         raise RuntimeError(f"this rank has {ALL_CORES} cores for its virtual devices, the machine {cores}")
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     set_seed(0)
