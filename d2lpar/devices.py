@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -74,7 +74,7 @@ def describe_devices(devices: Sequence[torch.device]) -> str:
 
 
 @contextmanager
-def cores_per_device(cores: int) -> Iterator[None]:
+def cores_per_device(cores: int) -> Generator[None]:
     """Within this block, a virtual device on a CPU has `cores` cores instead of one (for every thread of the program).
 
     Raises:
@@ -188,7 +188,7 @@ def _serve(rank: int, calls: SimpleQueue) -> None:
 
 def _modes_of_this_thread() -> list[Callable]:
     """Makers of the context managers that put another thread into the modes of this one."""
-    modes = [
+    modes: list[Callable] = [
         partial(torch.inference_mode, torch.is_inference_mode_enabled()),
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),  # after inference_mode, which sets it too
     ]

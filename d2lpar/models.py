@@ -7,6 +7,7 @@ ResNet-18, a module.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 
 import torch
@@ -35,7 +36,7 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     ]
 
 
-def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
+def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb

@@ -7,7 +7,7 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -16,6 +16,7 @@ from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 
@@ -102,7 +103,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     return fig
 
 
-def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
+def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Iterable[float]]) -> Figure:
     """Measured times of messages and fitted ones above, and below by which factor each fit is off.
 
     Args:
@@ -159,7 +160,7 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
                     color=rank_style(rank)["color"])
             for chunk, count in enumerate(row):
                 shade = (count - 1) / max(1, k - 1)
-                ax.add_patch(mpl.patches.Rectangle(
+                ax.add_patch(Rectangle(
                     (chunk, rank), 0.94, 0.94, edgecolor="black" if count == k else rank_style(rank)["color"],
                     linewidth=2.2 if count == k else 1.0,
                     facecolor=mpl.colors.to_rgba(rank_style(rank)["color"], 0.06 + 0.5 * shade)))
@@ -198,8 +199,8 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    keys = [mpl.patches.Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
              for name in communication if any(span.what == name for span in spans)]
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
@@ -247,7 +248,7 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
             _arrow(ax, left, right, rank)
         _arrow(ax, 6.1, 6.6, rank)
         _arrow(ax, 7.6, 8.1, rank)
-    ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
+    ax.add_patch(Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
                                        hatch="////"))
     ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
@@ -259,7 +260,7 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
 
 
 def _box(ax: plt.Axes, left: float, row: float, width: float, color: str, text: str) -> None:
-    ax.add_patch(mpl.patches.Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
+    ax.add_patch(Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
                                        edgecolor=color, linewidth=1.5))
     ax.text(left + width / 2, row, text, ha="center", va="center", fontsize=9)
 

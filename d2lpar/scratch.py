@@ -45,7 +45,7 @@ def split_batch(
 
 
 def train_batch_loop(
-    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
     """One step of SGD on the minibatch (X, y), in place on every replica.
@@ -68,7 +68,9 @@ def train_batch_loop(
         d2l.sgd(params, lr, X.shape[0])  # divides by the whole batch
 
 
-def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor, ...]:
+def shard_gradients(
+    X: Tensor, y: Tensor, params: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
     """Gradients of the loss summed over one shard; leaves `.grad` alone.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
@@ -76,7 +78,7 @@ def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor,
     return torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
 
 
-def sum_gradients(device_grads: list[tuple[Tensor, ...]]) -> None:
+def sum_gradients(device_grads: Sequence[Sequence[Tensor]]) -> None:
     """Allreduce the gradients of every parameter; `device_grads[r]` are rank r's.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
@@ -86,7 +88,7 @@ def sum_gradients(device_grads: list[tuple[Tensor, ...]]) -> None:
 
 
 def update(
-    params: list[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int
+    params: Sequence[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int
 ) -> None:
     """One SGD update of one replica, in place, with gradients summed over the batch.
 
@@ -98,7 +100,7 @@ def update(
 
 
 def train_batch(
-    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
     """One step of SGD on the minibatch (X, y), in place on every replica.
@@ -115,7 +117,7 @@ def train_batch(
 
 @torch.no_grad()
 def evaluate_accuracy(
-    params: list[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]
+    params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]
 ) -> float:
     """The share of examples, from 0 to 1, that LeNet puts into the right class.
 
@@ -131,7 +133,7 @@ def evaluate_accuracy(
 
 def train(
     num_devices: int, batch_size: int, lr: float, num_epochs: int = 10,
-    params: list[Tensor] | None = None, seed: int = 0
+    params: Sequence[Tensor] | None = None, seed: int = 0
 ) -> tuple[list[list[Tensor]], History]:
     """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
 
