@@ -33,7 +33,7 @@ data: .venv/installed ## download Fashion-MNIST (30 MB)
 	@.venv/bin/python -m d2lpar data
 
 clean: ## delete the built site and the caches of the tests; .venv and data/ stay
-	@rm -rf _build .pytest_cache
+	@rm -rf _build .pytest_cache .ruff_cache
 	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
 # The stamp makes a second call quick; pip itself finds out what is there already.

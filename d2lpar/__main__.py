@@ -7,6 +7,7 @@ import sys
 
 
 def main() -> None:
+    """Do what the words behind `python -m d2lpar` ask for."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")

@@ -6,7 +6,7 @@ Chapter 3 cuts buffers; every collective checks them first, so that what it refu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -71,7 +71,7 @@ def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def cut(data: Sequence[Tensor], num_chunks: int) -> Iterator[list[tuple[Tensor, ...]]]:
+def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor, ...]]]:
     """For each buffer, flattened, the list of its chunks, of sizes that differ by at most one element.
 
     The chunks are views. Only a buffer with gaps in memory is copied, and written back at the end of the block.

@@ -89,5 +89,5 @@ def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.M
     if devices is None:
         devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]
     if not devices and next(module.parameters(), None) is None:
-        raise ValueError("the network has no parameters that would say on which devices to evaluate it: name the devices")
+        raise ValueError("the network has no parameters that would say where to evaluate it: name the devices")
     return module, devices or [next(module.parameters()).device]

@@ -111,7 +111,9 @@ def rounds_s(
     return seconds
 
 
-def fit_link(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> Link:
+def fit_link(
+    sizes_bytes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray
+) -> Link:
     """Alpha and beta that make the relative errors smallest, in the sense of squares.
 
     Raises ValueError for fewer than two different sizes.

@@ -17,7 +17,7 @@ import socket
 import struct
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.client import HTTPException
@@ -255,7 +255,7 @@ def _check_file(path: Path, magic: int, item_shape: tuple[int, ...]) -> None:
 
 
 @contextmanager
-def _timeout(seconds: float) -> Iterator[None]:
+def _timeout(seconds: float) -> Generator[None]:
     """Let no connection opened in this block wait longer than this for its next byte."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)

@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 from torch.func import functional_call
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
@@ -47,7 +46,7 @@ def replicate(module: nn.Module, device: torch.device) -> nn.Module:
 
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
-    copies = {}  # id -> copy, so that a tensor used twice is copied once
+    copies: dict[int, Tensor] = {}  # by id, so that a tensor used twice is copied once
     for p in module.parameters():
         own = p.detach().to(device, copy=True)
         copies[id(p)] = nn.Parameter(own, p.requires_grad)
@@ -68,8 +67,8 @@ def gather(outputs: Sequence[Any], device: torch.device) -> Any:
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
     def join(*parts: Tensor) -> Tensor:
-        parts = [part.to(device) for part in parts]
-        return torch.cat(parts) if parts[0].dim() else torch.stack(parts)
+        here = [part.to(device) for part in parts]
+        return torch.cat(here) if here[0].dim() else torch.stack(here)
 
     return pytree.tree_map(join, *outputs)
 
@@ -153,7 +152,8 @@ class _Call:
             inputs, kwargs = pytree.tree_unflatten(self.shards[rank], self.nesting)
             return functional_call(self.replicas[rank], self.params[rank], inputs, kwargs)
 
-    def gradients(self, rank: int, grads: Sequence[Tensor | None], retain_graph: bool) -> tuple[list[Tensor | None], list[Tensor | None]]:
+    def gradients(self, rank: int, grads: Sequence[Tensor | None],
+                  retain_graph: bool) -> tuple[Sequence[Tensor | None], Sequence[Tensor | None]]:
         """Gradients of one replica with respect to its shards and to its parameters; None for what was not used."""
         pairs = [(x, grad) for x, grad in zip(self.outputs[rank], grads) if grad is not None and x.requires_grad]
         inputs = self.wanted[rank]
@@ -167,7 +167,7 @@ class _Replicas(torch.autograd.Function):
     """Forward and backward pass of all replicas, each in the thread of its device."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, call: _Call, *leaves_and_params: Any) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, call: _Call, *leaves_and_params: Any) -> tuple[Tensor, ...]:
         ctx.call, ctx.wanted = call, ctx.needs_input_grad[1:1 + call.num_leaves]
         ctx.set_materialize_grads(False)
         joined = call.apply(leaves_and_params[:call.num_leaves], ctx.wanted)
@@ -177,7 +177,7 @@ class _Replicas(torch.autograd.Function):
         return tuple(joined)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple:
         if torch.is_grad_enabled():
             raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
         call, ranks = ctx.call, range(len(ctx.call.devices))
@@ -218,7 +218,7 @@ def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[to
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
     if isinstance(device_ids, int | str | torch.device):
-        raise ValueError(f"device_ids is a list of devices or of their places, such as try_devices(2), got {device_ids!r}")
+        raise ValueError(f"device_ids is a list of devices or of places, such as try_devices(2), got {device_ids!r}")
     if len(device_ids) == 0:
         raise ValueError("a module needs at least one device, got device_ids=[]")
     devices = []

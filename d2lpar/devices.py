@@ -12,7 +12,7 @@ import os
 import platform
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -79,7 +79,7 @@ def describe_devices(devices: Sequence[torch.device]) -> str:
 
 
 @contextmanager
-def cores_per_device(cores: int) -> Iterator[None]:
+def cores_per_device(cores: int) -> Generator[None]:
     """Within this block, a virtual device on a CPU has `cores` cores instead of one (for every thread of the program).
 
     Raises:
@@ -193,7 +193,7 @@ def _serve(rank: int, calls: SimpleQueue) -> None:
 
 def _modes_of_this_thread() -> list[Callable]:
     """Makers of the context managers that put another thread into the modes of this one."""
-    modes = [
+    modes: list[Callable] = [
         partial(torch.inference_mode, torch.is_inference_mode_enabled()),
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),  # after inference_mode, which sets it too
     ]
@@ -211,7 +211,8 @@ class _End(NamedTuple):
     error: BaseException | None
 
 
-def _call(fn: Callable, same: dict, modes: list[Callable], cores: int, done: SimpleQueue, rank: int, args: tuple) -> None:
+def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: SimpleQueue, rank: int,
+          args: tuple) -> None:
     try:
         if torch.get_num_threads() != cores:
             torch.set_num_threads(cores)

@@ -61,7 +61,8 @@ class History:
     def add(self, accuracy: float) -> None:
         """End the epoch: print its line, and let the curve grow by one point."""
         self.accuracies.append(accuracy)
-        tqdm.write(f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}", file=sys.stdout)
+        line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
+        tqdm.write(line, file=sys.stdout)
         self._handle = show_live(self._draw(), self._handle)
 
     def __exit__(self, kind: type | None, *error: object) -> None:

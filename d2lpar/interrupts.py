@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
 
 @contextmanager
-def uninterrupted(patience: float = 3) -> Iterator[None]:
+def uninterrupted(patience: float = 3) -> Generator[None]:
     """Within this block an interrupt waits, and is raised at its end; `@uninterrupted()` does the same for a function.
 
     In other threads than the main one, which no interrupt reaches, and within another such block, nothing changes.
@@ -41,7 +41,8 @@ class _Waiting:
     """A signal handler that counts."""
 
     def __init__(self, patience: float) -> None:
-        self.count, self.frame, self._patience = 0, None, patience
+        self.count, self._patience = 0, patience
+        self.frame: FrameType | None = None
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.count, self.frame = self.count + 1, frame

@@ -6,7 +6,7 @@ at most one, all at the same time. A `Meter` counts what is really delivered, by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
@@ -58,7 +58,7 @@ class Meter:
         return self.num_rounds - 1
 
     @contextmanager
-    def receiving(self, message: Message, what: str, device: torch.device) -> Iterator[None]:
+    def receiving(self, message: Message, what: str, device: torch.device) -> Generator[None]:
         """Count the message, and time the block that takes it in on `device`."""
         self.messages.append(message)
         with self._watch(message.target, what, device):

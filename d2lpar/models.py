@@ -7,12 +7,12 @@ ResNet-18, a module.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
 
 LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -38,7 +38,7 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     ]
 
 
-def lenet(X: Tensor, params: list[Tensor]) -> Tensor:
+def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb

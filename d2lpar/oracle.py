@@ -11,7 +11,9 @@ from torch import Tensor
 from d2lpar.models import lenet, loss
 
 
-def one_worker(X: Tensor, y: Tensor, params: list[Tensor], lr: float) -> list[Tensor]:
+def one_worker(
+    X: Tensor, y: Tensor, params: Sequence[Tensor], lr: float
+) -> list[Tensor]:
     """LeNet's parameters after one step of SGD on (X, y), with no word about devices.
 
     Returns new tensors and leaves `params` alone.

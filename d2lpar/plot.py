@@ -7,14 +7,16 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
 from IPython import get_ipython
 from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
+from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 
@@ -53,7 +55,7 @@ def show(fig: Figure) -> None:
     _stamp(fig)
     if in_notebook():
         display(fig, metadata=_alt(fig))
-    elif mpl.get_backend().lower() in mpl.backends.backend_registry.list_builtin(mpl.backends.BackendFilter.INTERACTIVE):
+    elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
 
@@ -102,7 +104,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     return fig
 
 
-def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
+def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Iterable[float]]) -> Figure:
     """Measured times of messages and fitted ones above, and below by which factor each fit is off.
 
     Args:
@@ -133,9 +135,10 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
     below.yaxis.set_major_formatter("{x:g}")
     below.yaxis.set_minor_locator(NullLocator())
     ax.legend()
-    fig.set_label(f"Time of a message by its size, both axes logarithmic: {seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, "
-                  f"{seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes. Below, measured over fitted, with a grey band from "
-                  f"one half to two. {'; '.join(words)}.")
+    fig.set_label("Time of a message by its size, both axes logarithmic: "
+                  f"{seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, {seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes."
+                  " Below, measured over fitted, with a grey band from one half to two. "
+                  f"{'; '.join(words)}.")
     return fig
 
 
@@ -156,10 +159,11 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
         ax.set(xlim=(-0.9, k), ylim=(k + 0.1, -0.9))
         ax.text(k / 2, -0.45, name, ha="center", va="center", weight="bold")
         for rank, row in enumerate(counts):
-            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", color=rank_style(rank)["color"], weight="bold")
+            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", weight="bold",
+                    color=rank_style(rank)["color"])
             for chunk, count in enumerate(row):
                 shade = (count - 1) / max(1, k - 1)
-                ax.add_patch(mpl.patches.Rectangle(
+                ax.add_patch(Rectangle(
                     (chunk, rank), 0.94, 0.94, edgecolor="black" if count == k else rank_style(rank)["color"],
                     linewidth=2.2 if count == k else 1.0,
                     facecolor=mpl.colors.to_rgba(rank_style(rank)["color"], 0.06 + 0.5 * shade)))
@@ -199,8 +203,8 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    keys = [mpl.patches.Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys += [mpl.patches.Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
              for name in communication if any(span.what == name for span in spans)]
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
@@ -249,19 +253,19 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
             _arrow(ax, left, right, rank)
         _arrow(ax, 6.1, 6.6, rank)
         _arrow(ax, 7.6, 8.1, rank)
-    ax.add_patch(mpl.patches.Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
+    ax.add_patch(Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
                                        hatch="////"))
     ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
-                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into one "
-                  "gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the same "
-                  "step.")
+                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into "
+                  "one gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the "
+                  "same step.")
     return fig
 
 
 def _box(ax: plt.Axes, left: float, row: float, width: float, color: str, text: str) -> None:
-    ax.add_patch(mpl.patches.Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
+    ax.add_patch(Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
                                        edgecolor=color, linewidth=1.5))
     ax.text(left + width / 2, row, text, ha="center", va="center", fontsize=9)
 

@@ -47,7 +47,7 @@ def split_batch(
 
 
 def train_batch_loop(
-    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
     """One step of SGD on the minibatch (X, y), in place on every replica.
@@ -70,7 +70,9 @@ def train_batch_loop(
         d2l.sgd(params, lr, X.shape[0])  # divides by the whole batch
 
 
-def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor, ...]:
+def shard_gradients(
+    X: Tensor, y: Tensor, params: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
     """Gradients of the loss summed over one shard; leaves `.grad` alone.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
@@ -78,7 +80,7 @@ def shard_gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor,
     return torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
 
 
-def sum_gradients(device_grads: list[tuple[Tensor, ...]]) -> None:
+def sum_gradients(device_grads: Sequence[Sequence[Tensor]]) -> None:
     """Allreduce the gradients of every parameter; `device_grads[r]` are rank r's.
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
@@ -88,7 +90,7 @@ def sum_gradients(device_grads: list[tuple[Tensor, ...]]) -> None:
 
 
 def update(
-    params: list[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int
+    params: Sequence[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int
 ) -> None:
     """One SGD update of one replica, in place, with gradients summed over the batch.
 
@@ -100,7 +102,7 @@ def update(
 
 
 def train_batch(
-    X: Tensor, y: Tensor, device_params: list[list[Tensor]],
+    X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
     """One step of SGD on the minibatch (X, y), in place on every replica.
@@ -117,7 +119,7 @@ def train_batch(
 
 @torch.no_grad()
 def evaluate_accuracy(
-    params: list[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]
+    params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]
 ) -> float:
     """The share of examples, from 0 to 1, that LeNet puts into the right class.
 
@@ -134,7 +136,7 @@ def evaluate_accuracy(
 
 def train(
     num_devices: int, batch_size: int, lr: float, num_epochs: int = 10,
-    params: list[Tensor] | None = None, seed: int = 0
+    params: Sequence[Tensor] | None = None, seed: int = 0
 ) -> tuple[list[list[Tensor]], History]:
     """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
 
@@ -163,8 +165,9 @@ def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
 
 
-def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device], lr: float) -> None:
-    """Raise ValueError unless there are examples, a learning rate, and one LeNet per device, on it, with its own memory."""
+def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
+               lr: float) -> None:
+    """Raise ValueError unless there are examples, a learning rate, and a LeNet of its own on each device."""
     check_lr(lr)
     check_examples(len(X))
     if len(device_params) != len(devices):
@@ -172,8 +175,8 @@ def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Se
     for rank, (params, device) in enumerate(zip(device_params, devices)):
         shapes = [tuple(p.shape) for p in params]
         if shapes != LENET_SHAPES:
-            raise ValueError(f"replica {rank} is no LeNet, which is what is trained here: its tensors have shapes {shapes}, "
-                             f"LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
+            raise ValueError(f"replica {rank} is no LeNet, which is what is trained here: its tensors have shapes "
+                             f"{shapes}, LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
         place = torch.empty(0, device=device).device  # "cuda" alone means the current one
         elsewhere = {str(p.device) for p in params if p.device != place}
         if elsewhere:

@@ -6,18 +6,20 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 
 from d2lpar.devices import ALL_CORES, cpu_name, synchronize
 
+Name = TypeVar("Name")  # of a case: a string, or a tuple of an algorithm and its size
 
-def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
-                     devices: Sequence[torch.device] = ()) -> dict[str, float]:
+
+def time_interleaved(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                     devices: Sequence[torch.device] = ()) -> dict[Name, float]:
     """Median seconds of each case: all cases once, in turn, and so on, so that a slow moment hits every case alike.
 
     Args:
@@ -32,16 +34,16 @@ def time_interleaved(cases: Mapping[str, Callable[[], object]], repeats: int = 7
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def time_each_repeat(cases: Mapping[str, Callable[[], object]], repeats: int = 7, warmup: int = 2,
-                      devices: Sequence[torch.device] = (),
-                      before: Callable[[], object] = lambda: None) -> dict[str, list[float]]:
+def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                     devices: Sequence[torch.device] = (),
+                     before: Callable[[], object] = lambda: None) -> dict[Name, list[float]]:
     """As `time_interleaved`, but the seconds of every timed repeat, so that repeats can be compared one by one.
 
     `before` is called before each call of a case, untimed; several processes that time the same cases meet there.
     """
     if not cases or repeats < 1:
         raise ValueError(f"nothing to time: {len(cases)} cases, {repeats} repeats")
-    times: dict[str, list[float]] = {name: [] for name in cases}
+    times: dict[Name, list[float]] = {name: [] for name in cases}
     for round_ in range(warmup + repeats):
         for name, case in cases.items():
             before()
@@ -101,7 +103,7 @@ class Stopwatch:
         self._device_zero = {d: self._mark(d) for d in set(devices) if d.type == "cuda"}
 
     @contextmanager
-    def __call__(self, rank: int, what: str, device: torch.device) -> Iterator[None]:
+    def __call__(self, rank: int, what: str, device: torch.device) -> Generator[None]:
         if device.type == "cuda":
             begin = self._mark(device)
             yield

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_commands import command
 
 from d2lpar.bench import cases, run, single
 from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
@@ -16,6 +15,7 @@ from d2lpar.bench.report import GROUPS, Report, Row, from_json, ratio_row, short
 from d2lpar.data import Batches
 from d2lpar.models import resnet18
 from d2lpar.processes import RankError
+from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
 REPORT = Report({"processor": "Größe, 2 cores"}, 5, 20, [ROW, Row("data", "ours", "torchvision", 128.4, 90, 149.6)])

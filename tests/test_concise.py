@@ -137,7 +137,7 @@ def test_a_plain_module_is_evaluated_where_it_is_and_torchs_data_parallel_too(mo
 
 
 def test_the_devices_are_those_of_the_data_parallel_unless_others_are_given():
-    net, X, y, share = judge()
+    net, X, y, _ = judge()
     numbers = []
 
     def split(X, y, devices):
@@ -166,7 +166,7 @@ def test_a_split_of_the_readers_own_is_used():
 
 
 def test_count_right_counts_also_an_empty_shard():
-    net, X, y, share = judge()
+    net, X, y, _ = judge()
     assert count_right(net.eval(), X, y) == 16 and count_right(net, X[:0], y[:0]) == 0
     assert type(count_right(net, X, y)) is int
     net[0].register_forward_hook(lambda m, x, out: 1 / len(out))  # some nets cannot do without an example

@@ -13,7 +13,6 @@ from d2lpar.collectives import allreduce_naive, allreduce_ring, allreduce_tree
 from d2lpar.cost import PUBLISHED, Link, crossover_bytes, fit_link, naive_s, ring_s, rounds_s, tree_s
 from d2lpar.messages import Meter, exchange
 
-
 LINK = Link(20e-6, 1 / 5e9)
 ALGORITHMS = {"naive": (allreduce_naive, naive_s), "tree": (allreduce_tree, tree_s), "ring": (allreduce_ring, ring_s)}
 links = st.builds(Link, st.floats(1e-9, 1e-2), st.floats(1e-12, 1e-6))

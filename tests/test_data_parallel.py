@@ -462,7 +462,7 @@ def test_train_and_eval_reach_every_replica():
 def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():
     nets, X = [mlp(), mlp()], rand(7, 6)
     outs = []
-    for net, call in [(nets[0], nets[0]), (nets[1], DataParallel(nets[1], [CPU] * 3))]:
+    for call in [nets[0], DataParallel(nets[1], [CPU] * 3)]:
         trainer = torch.optim.Adam(call.parameters(), 0.01)
         for _ in range(5):
             trainer.zero_grad()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from export_script import script_of
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from export_script import script_of
 
 
 def written(path: Path, *cells: nbformat.NotebookNode) -> Path:

@@ -25,7 +25,6 @@ from d2lpar.interrupts import uninterrupted
 from d2lpar.models import lenet_params
 from d2lpar.oracle import same_bits
 
-
 pytestmark = pytest.mark.usefixtures("ctrl_c_is_obeyed")
 
 

@@ -8,8 +8,7 @@ import torch
 from d2l import torch as d2l
 from torch import nn
 
-from d2lpar.models import resnet18
-from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.models import lenet, lenet_params, loss, resnet18
 
 
 def lenet_module(params):

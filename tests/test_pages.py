@@ -10,11 +10,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import run_notebooks
-import sync_cells
 import yaml
 
 import d2lpar
+import run_notebooks
+import sync_cells
 
 
 def definitions(root: Path) -> dict[str, str]:
@@ -30,11 +30,12 @@ def definitions(root: Path) -> dict[str, str]:
 def terms(page: Path) -> dict[str, list[str]]:
     """The entries of the glossary on a page: each term with the lines of its explanation."""
     entries: dict[str, list[str]] = {}
+    explanation: list[str] = []
     for line in re.search(r"^```\{glossary\}\n(.*?)^```", page.read_text("utf8"), re.M | re.S)[1].splitlines():
         if line.startswith("  "):
-            entries[term].append(line.strip())
+            explanation.append(line.strip())
         elif line:
-            entries[term := line] = []
+            entries[line] = explanation = []
     return entries
 
 

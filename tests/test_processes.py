@@ -20,9 +20,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2lpar.processes import launch
 from d2lpar.devices import cores_per_device
-from d2lpar.processes import RankError, run_ranks
+from d2lpar.processes import RankError, launch, run_ranks
 
 WAIT_S = 60  # for what takes a few seconds
 

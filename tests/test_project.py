@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,20 @@ MACHINE = re.compile(r"(?<![\w.])/(?:work|root|home/[a-z]\w*|Users/[A-Za-z]\w*)/
 REGISTRY = re.compile(r"\b(?:test\.)?pypi\.(?:org|python)|pythonhosted\.org|download\.pytorch\.org|registry\.npmjs", re.I)
 
 
+def listed(root: Path) -> list[str]:
+    """Every tracked or new file, by name."""
+    found = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root,
+                           capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip("this is no git checkout")
+    return [name for name in found.stdout.splitlines() if (root / name).is_file()]  # else deleted
+
+
 def texts(root: Path) -> dict[str, str]:
     """Every tracked or new file that is text, by name."""
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=root,
-                            capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("this is no git checkout")
     found = {}
-    for name in listed.stdout.splitlines():
-        if (root / name).is_file() and b"\0" not in (data := (root / name).read_bytes()):  # else deleted, or a picture
+    for name in listed(root):
+        if b"\0" not in (data := (root / name).read_bytes()):  # else a picture
             found[name] = data.decode("utf8")
     return found
 
@@ -32,8 +38,8 @@ def commands(text: str) -> list[str]:
 
 
 def targets(root: Path) -> set[str]:
-    listed = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)
-    return set(listed[1].split())
+    phony = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)
+    return set(phony[1].split())
 
 
 @pytest.mark.parametrize("pattern", [MACHINE, REGISTRY], ids=["a path of a machine", "a package registry"])
@@ -49,7 +55,7 @@ def test_requirements_pin_all_that_the_stored_outputs_and_the_pages_depend_on(ro
     assert lines[-1] == "-e ."
     pinned = {line.split("==")[0] for line in lines if "==" in line}
     assert pinned >= {"torch", "torchvision", "d2l", "matplotlib", "jupyter-book", "sphinx-book-theme", "jupyterlab",
-                      "jupyterlab-myst", "nbval", "pytest"}
+                      "jupyterlab-myst", "nbval", "pytest", "ruff", "pyrefly"}
 
 
 def test_make_alone_lists_every_target(root: Path) -> None:
@@ -99,6 +105,31 @@ def test_make_book_says_in_one_line_that_there_is_no_such_python(root: Path, tmp
     error = make_in_a_copy(root, tmp_path, "PYTHON=no-such-python")
     assert len(error) == 1
     assert "no-such-python" in error[0] and "3.11, 3.12 or 3.13" in error[0]
+
+
+def drawn(page: str) -> list[str]:
+    """The paths in the drawing of the tree; a folder ends with a slash."""
+    lines = re.search(r"^```text\n(.*?)^```", page, re.M | re.S)[1].splitlines()
+    above, found = [], []
+    for line in lines:
+        depth = (len(line) - len(line.lstrip())) // 2
+        above[depth:] = [line.split()[0]]
+        found.append("".join(above))
+    return found
+
+
+def test_the_drawing_of_the_tree_has_every_file_and_no_other(root: Path) -> None:
+    names = drawn((root / "book" / "authors.md").read_text("utf8"))
+    ends = [name for name in names if not any(other.startswith(name) for other in names if other != name)]
+
+    def stands_for(name: str, file: str) -> bool:
+        if name.endswith("/"):  # a folder of which nothing more is drawn
+            return file.startswith(name)
+        return fnmatchcase(file, name) and file.count("/") == name.count("/")
+
+    files = [file for file in listed(root) if not file.startswith(".")]
+    assert [file for file in files if not any(stands_for(name, file) for name in ends)] == [], "has no line"
+    assert [name for name in ends if not any(stands_for(name, file) for file in files)] == [], "is not there"
 
 
 def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:

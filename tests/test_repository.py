@@ -14,9 +14,10 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import yaml
-from book_ext import REPOSITORY_BUTTONS, follow_repository
 from jupyter_book.config import yaml_to_sphinx
 from sphinx.errors import ConfigError
+
+from book_ext import REPOSITORY_BUTTONS, follow_repository
 
 DEED = "https://creativecommons.org/licenses/by-sa/4.0/"
 ADDRESS = "https://github.com/example-owner/example-book"

@@ -5,9 +5,10 @@ import subprocess
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
 import revisions
 import run_notebooks
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 
 def notebook(*cells):

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
+
 from export_script import script_of
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import torch
 
 from d2lpar import timing
 from d2lpar.devices import ALL_CORES
-from d2lpar.timing import Span, Stopwatch, describe_machine, time_interleaved, time_each_repeat
+from d2lpar.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
 
 CPU = torch.device("cpu")
 

@@ -1,7 +1,7 @@
 """What the site needs beyond jupyter-book.
 
-Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables of
-the machines and of the bench, the buttons that need the repository's address, no thebe.
+Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables
+of the machines and of the bench, the buttons that need the repository's address, no thebe.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.errors import ConfigError
+from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from d2lpar.bench.report import from_json, table
 from export_script import script_of
-from sync_cells import DEFINITION
+from sync_cells import defined_name
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
@@ -35,7 +35,10 @@ def copy_mathjax(app: Sphinx, error: Exception | None) -> None:
     """Copy what the pages load: the bundle, the extensions that it fetches for some macros, and the fonts."""
     if error or app.builder.format != "html":
         return
-    for file in files("sphinx-mathjax-offline"):
+    listed = files("sphinx-mathjax-offline")
+    if listed is None:
+        raise ExtensionError("sphinx-mathjax-offline is installed without a list of its files: install it with pip")
+    for file in listed:
         _, _, inside = file.as_posix().partition("/static/")
         if inside.startswith(MATHJAX):
             target = Path(app.outdir, "_static", inside)
@@ -118,14 +121,14 @@ def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
     for cell in list(doctree.findall(nodes.container)):
         for tag in cell.get("cell_metadata", {}).get("tags", []):
             if tag.startswith("taught:"):
-                name = DEFINITION.search(cell.next_node(nodes.literal_block).astext())[1]
+                name = defined_name(next(cell.findall(nodes.literal_block)).astext())
                 target = f"d2lpar.{tag.removeprefix('taught:')}.{name}"
                 link = pending_xref("", nodes.literal("", name), refdomain="py", reftype="obj", reftarget=target,
                                     refdoc=app.env.docname, refwarn=True)
                 cell["ids"].append(_label(target))
                 line = nodes.paragraph("", "API: ", link, classes=["api-link"])
                 cell.parent.insert(cell.parent.index(cell) + 1, line)
-                app.env.get_domain("std").note_hyperlink_target(
+                app.env.domains["std"].note_hyperlink_target(
                     _label(target), app.env.docname, _label(target), app.env.titles[app.env.docname].astext())
 
 

@@ -52,7 +52,8 @@ def main(revision: str = "HEAD") -> None:
         sys.exit("This is no git checkout, or there is no git: there is nothing to compare the notebooks with.")
     if git(NOTEBOOKS, "rev-parse", "--verify", f"{revision}^{{commit}}") is None:
         sys.exit(f"git knows no revision {revision!r}. Name a commit, a tag or a branch, such as main~3.")
-    then = {name for name in git(NOTEBOOKS, "ls-tree", "--name-only", revision).splitlines() if name.endswith(".ipynb")}
+    listed = git(NOTEBOOKS, "ls-tree", "--name-only", revision) or ""
+    then = {name for name in listed.splitlines() if name.endswith(".ipynb")}
     now = {path.name for path in NOTEBOOKS.glob("*.ipynb")}
     for name in sorted(then ^ now):
         print(f"notebooks/{name}: {'new' if name in now else 'gone'} since {revision}")

@@ -27,14 +27,21 @@ def package_text(module: str, name: str) -> str:
     raise LookupError(f"d2lpar/{module}.py has no top-level definition of {name}")
 
 
+def defined_name(source: str) -> str:
+    """What a taught cell defines."""
+    found = DEFINITION.search(source)
+    if found is None:
+        raise LookupError(f"a taught cell defines a function, a class or a name, and this one none: {source!r}")
+    return found[1]
+
+
 def taught_cells(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.NotebookNode, str]]:
     """The taught cells of a notebook, each with the text that the package has for it."""
     pairs = []
     for cell in notebook.cells:
         for tag in cell.metadata.get("tags", []):
             if tag.startswith("taught:"):
-                name = DEFINITION.search(cell.source)[1]
-                pairs.append((cell, package_text(tag.removeprefix("taught:"), name)))
+                pairs.append((cell, package_text(tag.removeprefix("taught:"), defined_name(cell.source))))
     return pairs
 
 

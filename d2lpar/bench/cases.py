@@ -27,7 +27,7 @@ ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allred
 
 Case = Callable[[], object]
 Makers = Mapping[str, Callable[[], Case]]  # by name, what makes a case, runs it once and checks its result
-Step = tuple[Case, list[Sequence[Tensor]]]  # a training step, and every replica that it updates
+Step = tuple[Case, Sequence[Sequence[Tensor]]]  # a training step, and every replica that it updates
 
 
 class WrongResult(Exception):
@@ -45,7 +45,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
         WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
     """
     k = dist.get_world_size()
-    if ALL_CORES != cores:
+    if cores != ALL_CORES:
         raise RuntimeError(f"this rank has {ALL_CORES} cores for its virtual devices, the machine {cores}")
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     set_seed(0)
@@ -128,7 +128,7 @@ def resnet_cases(rank: int, k: int) -> Makers:
         sharded.extend(p.detach().clone() for p in replicas[0])
         return case
 
-    def devices(name: str, expected: list[Tensor], count: int, cores: int = 1) -> Case:
+    def devices(name: str, expected: Sequence[Tensor], count: int, cores: int = 1) -> Case:
         return _checked_step(f"ResNet-18 by {name}", partial(resnet_step, X, y, count, cores), expected, 1e-3)
 
     return {"processes": processes, "1 device": partial(devices, "1 device", alone, 1),
@@ -152,8 +152,10 @@ def plain_step(X: Tensor, y: Tensor) -> Step:
         loss(lenet(X.to(device), params), y.to(device)).sum().backward()
         with torch.no_grad():
             for p in params:
-                p -= LR / len(X) * p.grad
-                p.grad.zero_()
+                grad = p.grad
+                assert grad is not None  # `backward` has just made it
+                p -= LR / len(X) * grad
+                grad.zero_()
 
     return step, [params]
 

@@ -60,13 +60,13 @@ def table(rows: Sequence[Row]) -> str:
 def to_json(report: Report) -> str:
     """The report as JSON text."""
     rows = [row._asdict() for row in report.rows]
-    return json.dumps(report._replace(rows=rows)._asdict(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(report._asdict() | {"rows": rows}, indent=1, ensure_ascii=False) + "\n"
 
 
 def from_json(text: str) -> Report:
     """The report that `to_json` wrote."""
-    report = Report(**json.loads(text))
-    return report._replace(rows=[Row(**row) for row in report.rows])
+    facts = json.loads(text)
+    return Report(**facts | {"rows": [Row(**row) for row in facts["rows"]]})
 
 
 def short(number: float | None) -> str:

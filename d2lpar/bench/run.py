@@ -11,9 +11,7 @@ from pathlib import Path
 
 import torch
 
-from d2lpar.bench.cases import (
-    ALGORITHMS, BATCH_SIZE, RESNET18, RESNET_REPEATS, SMALL, WrongResult, measure,
-)
+from d2lpar.bench.cases import ALGORITHMS, BATCH_SIZE, RESNET18, RESNET_REPEATS, SMALL, WrongResult, measure
 from d2lpar.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
 from d2lpar.bench.single import dispatch_times, loader_times
 from d2lpar.data import NUM_TRAIN, DataError, load_data_fashion_mnist

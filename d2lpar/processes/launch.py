@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 import cloudpickle
 
@@ -74,7 +74,7 @@ def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.
                     raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
                 with uninterrupted():
                     processes.append(_Process(rank, world_size, folder, timeout_s))
-                    keeper.stdin.write(b"%d\n" % processes[-1].pid)
+                    _input_of(keeper).write(b"%d\n" % processes[-1].pid)
             _wait_for_results(processes, deadline, timeout_s)
             _release(processes)
             return [process.result() for process in processes]
@@ -136,7 +136,7 @@ class _Process:
 
     def release(self) -> None:
         with suppress(OSError):  # one that died after its result was in
-            self._process.stdin.write(b".")
+            _input_of(self._process).write(b".")
 
     def terminate(self) -> None:
         with suppress(OSError):
@@ -149,7 +149,7 @@ class _Process:
 
     def reap(self) -> None:
         self._process.wait()
-        self._process.stdin.close()
+        _input_of(self._process).close()
 
     def why_dead(self) -> str:
         self.kill_group()
@@ -196,7 +196,7 @@ def _end(processes: Sequence[_Process], keeper: subprocess.Popen | None) -> None
     if keeper is not None:  # before the ranks are reaped: it must not know numbers that may be somebody else's
         keeper.kill()
         keeper.wait()
-        keeper.stdin.close()
+        _input_of(keeper).close()
     for process in processes:
         process.reap()
 
@@ -216,6 +216,11 @@ def _wait_for_ends(processes: Sequence[_Process], patience_s: float) -> None:
 def _start_keeper(folder: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-I", "-S", _HERE / "keeper.py", folder], stdin=subprocess.PIPE, bufsize=0,
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
+
+
+def _input_of(process: subprocess.Popen) -> IO[bytes]:
+    assert process.stdin is not None  # all that is started here is started with a pipe
+    return process.stdin
 
 
 def _check(fn: Callable, world_size: int, timeout_s: float) -> None:

@@ -24,6 +24,7 @@ import torch.distributed as dist
 
 
 def main(folder: str, rank: int, world_size: int, timeout_s: float, cores: int) -> None:
+    """The life of a rank; what its function raises is written down for the caller."""
     caller = os.dup(0)  # its word comes here; children of this process inherit nothing that could keep them
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr = open(f"{folder}/{rank}-printed", "w", 1, "utf-8", "backslashreplace")
@@ -47,6 +48,7 @@ def main(folder: str, rank: int, world_size: int, timeout_s: float, cores: int) 
 
 
 def join_group(folder: str, rank: int, world_size: int, timeout_s: float) -> None:
+    """Make this process one of the group; blocks until all ranks are there."""
     nccl = dist.is_nccl_available() and torch.cuda.device_count() >= world_size
     if nccl:
         torch.cuda.set_device(rank)
@@ -57,6 +59,7 @@ def join_group(folder: str, rank: int, world_size: int, timeout_s: float) -> Non
 
 
 def pickle_result(result: Any) -> bytes:
+    """The result as bytes; if that cannot be, the error gets a note that says of what type it is."""
     try:
         return cloudpickle.dumps(result)
     except Exception as error:

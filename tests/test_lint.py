@@ -1,0 +1,40 @@
+"""The text of the code: what ruff finds in it, and whether its types are true; see [tool.ruff] and [tool.pyrefly]."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUFF = (sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise", "--quiet")
+PYREFLY = (sys.executable, "-m", "pyrefly", "check", "--python-interpreter-path", sys.executable,
+           "--output-format=min-text", "--summary=none")
+tools = pytest.mark.parametrize("command", [RUFF, PYREFLY], ids=["ruff", "pyrefly"])
+MISTAKES = "import os\n\n\ndef number() -> int:\n    return 'one'\n"
+
+
+def run(command: tuple[str, ...], folder: Path) -> tuple[int, str]:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stdout + done.stderr
+
+
+@tools
+def test_nothing_is_found(command: tuple[str, ...], root: Path) -> None:
+    code, said = run(command, root)
+    if code:
+        pytest.fail(f"`{command[2]} check` found:\n\n{said}", pytrace=False)
+
+
+@tools
+@pytest.mark.parametrize("place", ["d2lpar/new.py", "d2lpar/processes/new.py", "book/tools/new.py"])
+def test_a_mistake_is_found(command: tuple[str, ...], place: str, root: Path, tmp_path: Path) -> None:
+    shutil.copyfile(root / "pyproject.toml", tmp_path / "pyproject.toml")
+    (tmp_path / place).parent.mkdir(parents=True)
+    (tmp_path / place).write_text(MISTAKES)
+    code, said = run(command, tmp_path)
+    assert code == 1
+    assert Path(place).name in said
+    assert ("F401" if command is RUFF else "bad-return") in said
