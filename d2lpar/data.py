@@ -6,6 +6,10 @@ Where there are none, images made here take their place, and every printed line 
 
 Sizes: by default the first 3,584 training and 2,048 test images, a laptop's worth. D2LPAR_FULL=1 turns the whole book
 to all 60,000 and 10,000.
+
+What is checked: a download against the checksums of the official archives. Each time files are read, their form, and
+that the first 3,584 and 2,048 images and labels are the official ones, by their SHA-256. Of later images, which only
+D2LPAR_FULL=1 or larger numbers ask for, nothing but number, size and the range of the labels is checked then.
 """
 
 from __future__ import annotations
@@ -18,24 +22,49 @@ import struct
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from http.client import HTTPException
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torchvision.datasets import FashionMNIST
-from torchvision.datasets.mnist import read_image_file, read_label_file
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 NUM_TRAIN, NUM_TEST = 3584, 2048  # 14 batches of 256 and 8 of 256
 OFFICIAL_TRAIN, OFFICIAL_TEST = 60_000, 10_000
 CLASSES = tuple(FashionMNIST.classes)
 
-_FILES = {True: ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),  # keyed by "is it the training set?"
-          False: ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")}
-_IMAGES, _LABELS = 2051, 2049  # the magic numbers of the two kinds of file
+
+class _File(NamedTuple):
+    """One of the four official files: what its header says, and how its content is known."""
+
+    name: str
+    magic: int
+    item_shape: tuple[int, ...]
+    num_known: int
+    num_official: int
+    sha256: str  # of the first `num_known` items, without the header
+
+
+_FILES = {  # images and labels, keyed by "is it the training set?"
+    True: (_File("train-images-idx3-ubyte", 2051, (28, 28), NUM_TRAIN, OFFICIAL_TRAIN,
+                 "ebaa3539c421cfc1f8298338216b83f0fb495f33ccdd5e19a3d075f16d9a02f3"),
+           _File("train-labels-idx1-ubyte", 2049, (), NUM_TRAIN, OFFICIAL_TRAIN,
+                 "722c34a64b8ed17fc2c81eb933c626097874c37d3297c0942481c6d500417c2b")),
+    False: (_File("t10k-images-idx3-ubyte", 2051, (28, 28), NUM_TEST, OFFICIAL_TEST,
+                  "857b72c05ba3e79276eec0ac60bba3a89d06ce58b830436e41475e104f90110f"),
+            _File("t10k-labels-idx1-ubyte", 2049, (), NUM_TEST, OFFICIAL_TEST,
+                  "56ecf07f3939c9adb372cce2500286eb185b77a08ec47e807155a88e3e9b2bf9")),
+}
 _standin_in_use = False
 
 
@@ -198,7 +227,7 @@ def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[T
     if root is None:
         train, test = _standin(True, min(num_train, OFFICIAL_TRAIN)), _standin(False, min(num_test, OFFICIAL_TEST))
     else:
-        train, test = _read_all(root)
+        train, test = _read_set(root, True), _read_set(root, False)
     _standin_in_use = root is None
     return (train[0][:num_train], train[1][:num_train]), (test[0][:num_test], test[1][:num_test])
 
@@ -216,39 +245,47 @@ def _read_all(root: Path) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def _read_set(root: Path, is_train: bool) -> tuple[Tensor, Tensor]:
-    image_path, label_path = (_raw(root) / name for name in _FILES[is_train])
-    _check_file(image_path, _IMAGES, (28, 28))
-    _check_file(label_path, _LABELS, ())
-    images, labels = read_image_file(str(image_path)), read_label_file(str(label_path)).to(torch.uint8)
+    image_path, label_path = (_raw(root) / file.name for file in _FILES[is_train])
+    images, labels = (_read_file(root, file) for file in _FILES[is_train])
     if len(images) != len(labels):
         raise DataError(f"{image_path} holds {len(images)} images, {label_path} {len(labels)} labels. {_ADVICE}")
     if labels.max() > 9:
         raise DataError(f"{label_path} is corrupt: it holds the label {labels.max()}, labels go from 0 to 9. {_ADVICE}")
-    return images.unsqueeze(1), labels
+    return torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels)
 
 
 _ADVICE = "`make data` replaces it."
 
 
-def _check_file(path: Path, magic: int, item_shape: tuple[int, ...]) -> None:
-    """Raise DataError unless the file's header is of this kind and the file as long as its header says."""
-    header = struct.Struct(f">{2 + len(item_shape)}i")
+def _read_file(root: Path, file: _File) -> np.ndarray:
+    """The items of one file as uint8, or DataError; it is read once, so that what was checked is what is used."""
+    path = _raw(root) / file.name
     try:
-        with open(path, "rb") as file:
-            start = file.read(header.size)
-            size = os.fstat(file.fileno()).st_size
+        content = bytearray(path.read_bytes())
     except FileNotFoundError:
         raise DataError(f"{path} is missing. {_ADVICE}") from None
     except OSError as problem:
         raise DataError(f"{path} cannot be read: {problem.strerror}.") from problem
-    if len(start) < header.size:
+    header = struct.Struct(f">{2 + len(file.item_shape)}i")
+    _check_form(path, file, header, content)
+    items = np.frombuffer(content, np.uint8, offset=header.size).reshape(-1, *file.item_shape)
+    if hashlib.sha256(items[:file.num_known]).hexdigest() != file.sha256:
+        what = "images" if file.item_shape else "labels"
+        raise DataError(f"{path} is not Fashion-MNIST: the SHA-256 of its first {file.num_known:,} {what} "
+                        f"is not that of the official ones. {_ADVICE}")
+    return items
+
+
+def _check_form(path: Path, file: _File, header: struct.Struct, content: bytearray) -> None:
+    """Raise DataError unless the header is of this kind of file and the content as long as the header says."""
+    size = len(content)
+    if size < header.size:
         raise DataError(f"{path} is truncated: {size} bytes, not even a header. {_ADVICE}")
-    found_magic, count, *found_shape = header.unpack(start)
-    if found_magic != magic or tuple(found_shape) != item_shape or count < 1:
-        raise DataError(f"{path} is corrupt: its header is {(found_magic, count, *found_shape)}, expected "
-                        f"{(magic, 'at least 1', *item_shape)}. {_ADVICE}")
-    item_bytes = 28 * 28 if item_shape else 1
-    expected = header.size + count * item_bytes
+    magic, count, *shape = found = header.unpack_from(content)
+    if magic != file.magic or tuple(shape) != file.item_shape or not file.num_known <= count <= file.num_official:
+        raise DataError(f"{path} is corrupt: its header is {found}, expected "
+                        f"{(file.magic, f'{file.num_known} to {file.num_official}', *file.item_shape)}. {_ADVICE}")
+    expected = header.size + count * int(np.prod(shape, dtype=int))
     if size != expected:
         what = "truncated" if size < expected else "corrupt"
         raise DataError(f"{path} is {what}: {size:,} bytes, its header promises {expected:,}. {_ADVICE}")

@@ -1,7 +1,8 @@
 """Tests of d2lpar.data: the images are the official ones, a broken file is named, a broken download leaves nothing.
 
-No test reaches the network or needs the real data: small files in the official format are written here, and a server
-on this machine stands in for the mirror that torchvision downloads from.
+No test reaches the network: small files in the official format are written here and declared the official ones, and a
+server on this machine stands in for the mirror that torchvision downloads from. The one test that needs the real data
+skips where they are not.
 """
 
 import gc
@@ -27,6 +28,7 @@ from d2lpar.models import lenet_params
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 NAMES = [TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS]
+REAL = os.environ.get("D2LPAR_DATA")  # as it is before the tests take it away
 
 
 def image_file(count, seed=0):
@@ -41,6 +43,14 @@ def label_file(count):
 def official_files(seed=0):
     return {TRAIN_IMAGES: image_file(20, seed), TRAIN_LABELS: label_file(20),
             TEST_IMAGES: image_file(10, seed + 1), TEST_LABELS: label_file(10)}
+
+
+def declared_official(content, num_official):
+    """Entries of the table of known files, by name, for which these files are the official ones."""
+    return {name: data._File(name, 2051 if "images" in name else 2049, (28, 28) if "images" in name else (),
+                             struct.unpack_from(">i", file, 4)[0], num_official,
+                             hashlib.sha256(file[16 if "images" in name else 8:]).hexdigest())
+            for name, file in content.items()}
 
 
 def write(root, files):
@@ -65,6 +75,9 @@ def nowhere(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "_own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
     monkeypatch.setattr(data, "_standin_in_use", False)
+    known = declared_official(official_files(), 30)
+    monkeypatch.setattr(data, "_FILES", {True: (known[TRAIN_IMAGES], known[TRAIN_LABELS]),
+                                         False: (known[TEST_IMAGES], known[TEST_LABELS])})
 
 
 @pytest.fixture
@@ -201,8 +214,13 @@ def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, mo
     expected = hashlib.sha256(b"".join((images[16:], (real / TRAIN_LABELS).read_bytes()[8:],
                                         (real / TEST_IMAGES).read_bytes()[16:], labels[8:])))
     assert first["sha256"] == expected.hexdigest()
-    (real / TEST_LABELS).write_bytes(labels[:-1] + bytes([9]))
-    assert data.provenance(20, 10)["sha256"] != first["sha256"]
+    seen = [first["sha256"]]
+    for more in (0, 1):
+        (real / TEST_IMAGES).write_bytes(image_file(11, seed=1)[:-1] + bytes([more]))
+        (real / TEST_LABELS).write_bytes(label_file(11))
+        assert data.provenance(20, 10) == first
+        assert data.provenance(20, 11)["sha256"] not in seen
+        seen.append(data.provenance(20, 11)["sha256"])
     monkeypatch.setenv("D2LPAR_DATA", "none")
     assert data.provenance(20, 10)["source"] == "stand-in"
 
@@ -220,18 +238,33 @@ def faults():
         "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
         "labels for images": (TEST_IMAGES, labels + bytes(100), r"its header is \(2049, 20, .*expected \(2051"),
         "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\)"),
-        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, 'at least 1'\)"),
+        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, '20 to 30'\)"),
+        "fewer than the book's": (TRAIN_IMAGES, image_file(19), r"header is \(2051, 19, 28, 28\), expected .*'20 to 30'"),
+        "more than there are": (TEST_LABELS, label_file(31), r"header is \(2049, 31\)"),
         "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
         "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
         "a gzip file": (TRAIN_IMAGES, gzip.compress(images), "is corrupt: its header is"),
-        "label 10": (TEST_LABELS, label_file(10)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
-        "counts": (TRAIN_LABELS, label_file(19), "holds 20 images, .* 19 labels"),
+        "label 10": (TRAIN_LABELS, label_file(21)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
+        "counts": (TRAIN_LABELS, label_file(22), "holds 21 images, .* 22 labels"),
+        "zeroed": (TRAIN_IMAGES, images[:16] + bytes(20 * 784), "not Fashion-MNIST: the SHA-256 of its first 20 images"),
+        "other images": (TEST_IMAGES, image_file(10, seed=9), "not Fashion-MNIST: the SHA-256 of its first 10 images"),
+        "shifted labels": (TRAIN_LABELS, labels[:8] + labels[9:] + labels[8:9], "not Fashion-MNIST: .* first 20 labels"),
+        **{f"bit {at}": (TEST_LABELS, flipped(label_file(10), at), "not Fashion-MNIST: .* first 10 labels")
+           for at in (8, 13, -1)},
     }
+
+
+def flipped(content, at):
+    changed = bytearray(content)
+    changed[at] ^= 1
+    return bytes(changed)
 
 
 @pytest.mark.parametrize("what", faults())
 def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(real, what):
     name, content, message = faults()[what]
+    if what in ("label 10", "counts"):  # in a part that the book does not use
+        (real / TRAIN_IMAGES).write_bytes(image_file(21))
     (real / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
         load_data_fashion_mnist(4)
@@ -257,6 +290,31 @@ def test_a_file_without_permission_is_named(real):
     (real / TEST_IMAGES).chmod(0)
     with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: Permission denied"):
         load_data_fashion_mnist(4)
+
+
+def test_what_was_checked_is_what_is_used_also_where_the_file_changes_meanwhile(real, monkeypatch):
+    def then_replaced(path, read=Path.read_bytes):
+        content = read(path)
+        path.write_bytes(b"another program was here")
+        return content
+
+    expected = data.provenance(20, 10)
+    monkeypatch.setattr(Path, "read_bytes", then_replaced)
+    assert data.provenance(20, 10) == expected
+
+
+@pytest.mark.skipif(REAL in (None, "", "none"), reason="D2LPAR_DATA names no real data")
+def test_the_official_images_are_known_and_one_changed_pixel_is_enough(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    assert data.provenance(data.NUM_TRAIN, data.NUM_TEST)["source"] == "Fashion-MNIST"
+    files = {name: (data.find_data() / "FashionMNIST" / "raw" / name).read_bytes() for name in NAMES}
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path))
+    raw = write(tmp_path, files)
+    for name in NAMES:
+        (raw / name).write_bytes(flipped(files[name], 1000))
+        with pytest.raises(DataError, match=f"{name} is not Fashion-MNIST: .* `make data` replaces it"):
+            load_data_fashion_mnist(256)
+        (raw / name).write_bytes(files[name])
 
 
 # The download
@@ -364,13 +422,20 @@ def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_pat
 
 
 def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, capsys):
-    raw = write(tmp_path, official_files(seed=5))
+    raw = write(tmp_path, official_files())
     (raw / TEST_LABELS).write_bytes(b"")
     download_fashion_mnist(tmp_path)
     assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
     assert os.listdir(tmp_path) == ["FashionMNIST"]
     out = capsys.readouterr().out
     assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
+
+
+def test_images_that_are_not_fashion_mnist_are_replaced_by_the_download(mirror, tmp_path, capsys):
+    raw = write(tmp_path, official_files(seed=5))
+    download_fashion_mnist(tmp_path)
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
+    assert f"{raw / TRAIN_IMAGES} is not Fashion-MNIST" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -396,10 +461,10 @@ def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypat
 
 def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mirror, tmp_path, monkeypatch):
     name = f"{TRAIN_LABELS}.gz"
-    mirror.files[name] = gzip.compress(label_file(19))
+    mirror.files[name] = gzip.compress(label_file(21))
     sums = dict(FashionMNIST.resources) | {name: hashlib.md5(mirror.files[name]).hexdigest()}
     monkeypatch.setattr(FashionMNIST, "resources", list(sums.items()))
-    with pytest.raises(DataError, match="20 images, .* 19 labels"):
+    with pytest.raises(DataError, match="20 images, .* 21 labels"):
         download_fashion_mnist(tmp_path)
     assert everything_in(tmp_path) == {}
 
