@@ -18,6 +18,7 @@ import hashlib
 import os
 import shutil
 import socket
+import stat
 import struct
 import tempfile
 import zlib
@@ -116,13 +117,24 @@ def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_t
 
 
 def book_sizes() -> tuple[int, int]:
-    """Training and test images that the book's pages use: a laptop's worth, or all with D2LPAR_FULL=1."""
-    full = os.environ.get("D2LPAR_FULL", "") not in ("", "0")
-    return (OFFICIAL_TRAIN, OFFICIAL_TEST) if full else (NUM_TRAIN, NUM_TEST)
+    """Training and test images that the book's pages use: a laptop's worth, or all with D2LPAR_FULL=1.
+
+    Raises:
+        DataError: if D2LPAR_FULL is set to something else than 1 or 0, or true, yes, on, false, no or off.
+    """
+    setting = os.environ.get("D2LPAR_FULL", "")
+    word = setting.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return OFFICIAL_TRAIN, OFFICIAL_TEST
+    if word in ("", "0", "false", "no", "off"):
+        return NUM_TRAIN, NUM_TEST
+    raise DataError(f"D2LPAR_FULL is {setting!r}, it must be 1 or 0.")
 
 
 def find_data() -> Path | None:
     """The folder that holds `FashionMNIST/raw`, or None; D2LPAR_DATA=none asks for the stand-in.
+
+    A relative D2LPAR_DATA is taken from the top folder of the book (without a checkout, from the working folder).
 
     Raises:
         DataError: if D2LPAR_DATA names a folder without the files.
@@ -130,12 +142,18 @@ def find_data() -> Path | None:
     named = os.environ.get("D2LPAR_DATA")
     if named == "none":
         return None
-    if named:
-        if _raw(Path(named)).is_dir():
-            return Path(named)
-        raise DataError(f"D2LPAR_DATA is {named}, but there is no folder {_raw(Path(named))}. "
-                        "Run `make data` to download it there, or unset D2LPAR_DATA.")
-    return next((root for root in _own_roots() if _raw(root).is_dir()), None)
+    if not named:
+        return next((root for root in _own_roots() if os.path.isdir(_raw(root))), None)  # not where it is forbidden
+    root = _named_root(named)
+    problem = f"there is no folder {_raw(root)}"
+    try:
+        if stat.S_ISDIR(os.stat(_raw(root)).st_mode):
+            return root
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError as error:
+        problem = f"{_raw(root)}: {error.strerror}"
+    raise DataError(f"D2LPAR_DATA is {named}, but {problem}. Run `make data` to download it there, or unset D2LPAR_DATA.")
 
 
 def standin_in_use() -> bool:
@@ -169,17 +187,17 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
     Raises:
         DataError: if the folder cannot be written, or the download fails or comes out broken.
     """
-    named = os.environ.get("D2LPAR_DATA")
-    root = Path(root or (named if named and named != "none" else _own_roots()[0]))
-    if _raw(root).exists():
+    root = _place_for_download(root)
+    book_sizes()
+    if os.path.exists(_raw(root)):
         try:
             _read_all(root)
             print(f"Fashion-MNIST is in {root} already")
             return root
         except DataError as problem:
             print(f"{problem}\nDownloading it again.")
-    is_new = not root.exists()
     try:
+        is_new = not root.exists()
         root.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".download-", dir=root))
     except OSError as problem:
@@ -213,11 +231,39 @@ def _raw(root: Path) -> Path:
     return root / "FashionMNIST" / "raw"
 
 
+def _project() -> Path | None:
+    """The top folder of the checkout of the book that this file lies in, or None."""
+    folder = Path(__file__).resolve().parents[1]
+    return folder if (folder / "_toc.yml").exists() else None
+
+
 def _own_roots() -> list[Path]:
-    """The project's `data/`, where this is a checkout of it, and the user's cache."""
-    project = Path(__file__).resolve().parents[1]
-    home_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "d2lpar"
-    return [project / "data", home_cache] if (project / "_toc.yml").exists() else [home_cache]
+    """The project's `data/`, where this is a checkout of it, and the user's cache, if the user has a home."""
+    project = _project()
+    roots = [project / "data"] if project else []
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    with suppress(RuntimeError):  # no home
+        roots.append((cache if cache.is_absolute() else Path.home() / ".cache") / "d2lpar")
+    return roots
+
+
+def _named_root(named: str) -> Path:
+    """The one place that D2LPAR_DATA means, whatever the working folder of a notebook or a script is."""
+    try:
+        return (_project() or Path.cwd()) / Path(named).expanduser()
+    except RuntimeError as problem:
+        raise DataError(f"D2LPAR_DATA is {named}, but {str(problem).rstrip('.')}.") from problem
+
+
+def _place_for_download(root: str | Path | None) -> Path:
+    if root is not None:
+        return Path(root).absolute()
+    named = os.environ.get("D2LPAR_DATA")
+    if named and named != "none":
+        return _named_root(named)
+    if roots := _own_roots():
+        return roots[0]
+    raise DataError("This user has no home folder for the data. Name a folder in the environment variable D2LPAR_DATA.")
 
 
 def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:

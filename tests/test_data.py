@@ -197,12 +197,112 @@ def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp
     assert data._own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
 
 
-@pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("0", (3584, 2048)),
-                                          ("1", (60_000, 10_000))])
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout of the book, with the working folder somewhere else."""
+    monkeypatch.undo()
+    monkeypatch.delenv("D2LPAR_DATA", raising=False)
+    project = tmp_path / "project"
+    (project / "notebooks").mkdir(parents=True)
+    (project / "_toc.yml").touch()
+    monkeypatch.setattr(data, "__file__", str(project / "d2lpar" / "data.py"))
+    monkeypatch.chdir(project / "notebooks")
+    return project
+
+
+@pytest.mark.parametrize("named, place", [("images", "images"), ("./a b/ü", "a b/ü"), ("~/images", "home/images")])
+def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, monkeypatch, named, place):
+    monkeypatch.setenv("HOME", str(checkout / "home"))
+    monkeypatch.setenv("D2LPAR_DATA", named)
+    with pytest.raises(DataError) as error:
+        data.find_data()
+    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'}." in str(error.value)
+    write(checkout / place, official_files())
+    for folder in (checkout, checkout / "notebooks"):
+        monkeypatch.chdir(folder)
+        assert data.find_data() == checkout / place == data._place_for_download(None)
+
+
+def test_without_a_checkout_a_relative_name_is_in_the_working_folder(checkout, monkeypatch):
+    (checkout / "_toc.yml").unlink()
+    monkeypatch.setenv("D2LPAR_DATA", "images")
+    write(checkout / "notebooks" / "images", official_files())
+    assert data.find_data() == checkout / "notebooks" / "images"
+
+
+def test_a_relative_cache_is_no_cache(checkout, monkeypatch):  # as the specification of XDG_CACHE_HOME says
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(checkout / "home"))
+    assert data._own_roots() == [checkout / "data", checkout / "home" / ".cache" / "d2lpar"]
+
+
+def no_home():
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_user_without_a_home_has_the_projects_data_or_the_stand_in(checkout, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert data._own_roots() == [checkout / "data"] and data.find_data() is None
+    (checkout / "_toc.yml").unlink()
+    assert data.find_data() is None
+    with pytest.raises(DataError, match="no home folder .* D2LPAR_DATA"):
+        download_fashion_mnist()
+    monkeypatch.setenv("D2LPAR_DATA", "~nobody-of-this-name/data")
+    for call in (data.find_data, download_fashion_mnist):
+        with pytest.raises(DataError, match="D2LPAR_DATA is ~nobody-of-this-name/data, but .*[Hh]ome directory"):
+            call()
+
+
+@pytest.fixture
+def forbidden(tmp_path, monkeypatch):
+    """A folder that nobody may look into, also where the tests run as a user to whom nothing is forbidden."""
+    folder = tmp_path / "forbidden"
+
+    def refusing(real):
+        def call(path, *args, **kwargs):
+            if not isinstance(path, int) and folder in Path(path).parents:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *args, **kwargs)
+        return call
+
+    folder.mkdir()
+    for name in ("stat", "mkdir", "open", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    return folder
+
+
+def test_a_folder_of_ones_own_that_is_forbidden_is_passed_over(tmp_path, monkeypatch, forbidden):
+    monkeypatch.setattr(data, "_own_roots", lambda: [forbidden / "data", tmp_path / "cache"])
+    assert data.find_data() is None
+    write(tmp_path / "cache", official_files())
+    assert data.find_data() == tmp_path / "cache"
+
+
+def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", str(forbidden / "data"))
+    with pytest.raises(DataError, match=f"D2LPAR_DATA is .*, but {forbidden}/data/FashionMNIST/raw: Permission denied"):
+        data.find_data()
+    with pytest.raises(DataError, match=f"{forbidden}/data cannot be written: Permission denied. .*D2LPAR_DATA"):
+        download_fashion_mnist()
+
+
+@pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("1", (60_000, 10_000)),
+                                          *((off, (3584, 2048)) for off in ("0", "false", "No", "off", " 0 ")),
+                                          *((on, (60_000, 10_000)) for on in ("true", "YES", "on"))])
 def test_one_setting_turns_the_book_to_the_full_set(monkeypatch, value, sizes):
     if value is not None:
         monkeypatch.setenv("D2LPAR_FULL", value)
     assert data.book_sizes() == sizes
+
+
+@pytest.mark.parametrize("value", ["2", "flase", "full"])
+def test_a_setting_that_is_neither_on_nor_off_is_named(monkeypatch, value, capsys):
+    monkeypatch.setenv("D2LPAR_FULL", value)
+    for call in (data.book_sizes, lambda: load_data_fashion_mnist(4), download_fashion_mnist):
+        with pytest.raises(DataError, match=f"D2LPAR_FULL is {value!r}, it must be 1 or 0"):
+            call()
+    assert capsys.readouterr().out == ""
 
 
 def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, monkeypatch):
