@@ -12,6 +12,8 @@ import http.server
 import os
 import re
 import struct
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -22,7 +24,7 @@ from torchvision.datasets import FashionMNIST, utils
 from torchvision.transforms import ToTensor
 
 from d2lpar import data, evaluate_accuracy, get_params, load_data_fashion_mnist, train_batch
-from d2lpar.data import DataError, download_fashion_mnist
+from d2lpar.data import Batches, DataError, download_fashion_mnist
 from d2lpar.models import lenet_params
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -84,6 +86,8 @@ def nowhere(monkeypatch, tmp_path):
 def real(tmp_path, monkeypatch):
     """A folder with small files in the official format, named in D2LPAR_DATA; gives the folder of the four files."""
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
+    monkeypatch.setattr(data, "NUM_TRAIN", 20)
+    monkeypatch.setattr(data, "NUM_TEST", 10)
     return write(tmp_path / "mine", official_files())
 
 
@@ -148,12 +152,103 @@ def test_fewer_images_are_the_front_of_the_official_files(real, capsys):
     assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 7 training and 4 test images"
 
 
-@pytest.mark.parametrize("arguments", [{"batch_size": 0}, {"batch_size": 4, "num_train": 0},
-                                       {"batch_size": 4, "num_test": -1}])
-def test_a_number_below_one_is_named(arguments):
-    name, value = list(arguments.items())[-1]
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, got {value}"):
-        load_data_fashion_mnist(**arguments)
+def test_every_byte_becomes_the_float_that_the_division_by_255_gives():
+    images = torch.arange(256, dtype=torch.uint8).reshape(-1, 1, 1, 1)
+    X, y = next(iter(Batches(images, torch.full((256,), 9, dtype=torch.uint8), 256)))
+    assert torch.equal(X, images.float() / 255) and torch.equal(y, torch.full((256,), 9))
+    assert X.data_ptr() % 64 == 0, "kernels may sum in another order at other addresses"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux lists them")
+def test_neither_a_batch_nor_the_stand_in_waits_for_a_second_thread(tmp_path):
+    count = """
+import os, torch
+torch.set_num_threads(4)
+from d2lpar import load_data_fashion_mnist
+before = len(os.listdir("/proc/self/task"))
+for batches in load_data_fashion_mnist(256):
+    for X, y in batches:
+        pass
+print(len(os.listdir("/proc/self/task")) - before, torch.get_num_threads())
+torch.ones(10_000_000).mul_(2)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    run = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True, timeout=120,
+                         env={**os.environ, "D2LPAR_DATA": "none"})
+    source, threads, control = run.stdout.splitlines()
+    assert threads == "0 4" and int(control) > 0
+
+
+NO_COUNTS = [0, -1, 1.5, 8.0, "8", True, float("nan")]
+
+
+@pytest.mark.parametrize("name, value", [*(("batch_size", value) for value in [*NO_COUNTS, None]),
+                                         *((name, value) for name in ("num_train", "num_test") for value in NO_COUNTS)])
+def test_what_is_no_number_of_images_is_named_before_anything_is_done(name, value, monkeypatch, capsys):
+    monkeypatch.setattr(data, "_standin_in_use", "as before")
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got {re.escape(repr(value))}$"):
+        load_data_fashion_mnist(**{"batch_size": 4, name: value})
+    assert data._standin_in_use == "as before" and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, 0.5, "1", None, True])
+def test_what_is_no_seed_is_named_before_anything_is_done(value, capsys):
+    with pytest.raises(ValueError, match=rf"^seed must be a whole number from 0 to 2\*\*64 - 1, got {value!r}$"):
+        load_data_fashion_mnist(4, seed=value)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("source", ["real", "none"])
+def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, source, capsys):
+    if source == "none":
+        monkeypatch.setenv("D2LPAR_DATA", "none")
+    with pytest.raises(ValueError, match="num_train is 60,001, but Fashion-MNIST has only 60,000 such images"):
+        load_data_fashion_mnist(4, num_train=60_001)
+    with pytest.raises(ValueError, match="num_test is 10,001, but Fashion-MNIST has only 10,000 such images"):
+        load_data_fashion_mnist(4, num_test=10_001)
+    assert capsys.readouterr().out == ""
+
+
+def test_more_images_than_the_files_hold_are_refused(real, monkeypatch):
+    with pytest.raises(DataError, match=f"{TRAIN_IMAGES} holds 20 images, 21 are asked for. `D2LPAR_FULL=1 make data`"):
+        load_data_fashion_mnist(4, num_train=21)
+    monkeypatch.setenv("D2LPAR_FULL", "1")
+    with pytest.raises(DataError, match="holds 20 images, 60,000 are asked for"):
+        load_data_fashion_mnist(4)
+
+
+def uint8(*shape):
+    return torch.zeros(shape, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("change, message", [
+    *(({"batch_size": value}, f"batch_size must be a whole number of at least 1, got {value!r}") for value in NO_COUNTS),
+    ({"shuffle_seed": 0.5}, "shuffle_seed must be a whole number from 0 to 2**64 - 1, got 0.5"),
+    ({"labels": uint8(4)}, "there must be images and as many labels, got 5 and 4"),
+    ({"images": uint8(0, 1, 28, 28), "labels": uint8(0)}, "there must be images and as many labels, got 0 and 0"),
+    ({"labels": torch.tensor([0, 1, 12, 3, 4])}, "labels must be from 0 to 9, got 12"),
+    ({"labels": torch.tensor([0, 1, -1, 3, 4])}, "labels must be from 0 to 9, got -1"),
+    ({"labels": torch.zeros(5)}, "labels must be whole numbers of shape (n,), got torch.float32 of shape (5,)"),
+    ({"labels": uint8(5, 1)}, "labels must be whole numbers of shape (n,), got torch.uint8 of shape (5, 1)"),
+    ({"images": torch.zeros(5, 1, 28, 28)}, "images must be uint8, got torch.float32"),
+    ({"images": [0] * 5}, "images must be a tensor in the CPU's memory, got <class 'list'>"),
+    ({"labels": uint8(5).to("meta")}, "labels must be a tensor in the CPU's memory, got meta"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_batches_name_what_is_not_as_it_must_be(change, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Batches(**{"images": uint8(5, 1, 28, 28), "labels": uint8(5), "batch_size": 2, **change})
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: data.provenance(0, 10), "num_train must be a whole number of at least 1, got 0"),
+    (lambda: data.provenance(20, 1.5), "num_test must be a whole number of at least 1, got 1.5"),
+    (lambda: download_fashion_mnist(3), "root must be the name of a folder, got 3"),
+    (lambda: download_fashion_mnist(""), "root must be the name of a folder, got ''"),
+])
+def test_other_calls_name_a_wrong_argument(call, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()
 
 
 # Which data
@@ -199,7 +294,7 @@ def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout of the book, with the working folder somewhere else."""
+    """A checkout of the book without its data, with the working folder somewhere else."""
     monkeypatch.undo()
     monkeypatch.delenv("D2LPAR_DATA", raising=False)
     project = tmp_path / "project"
@@ -480,6 +575,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(monkeypatch):
+    monkeypatch.setattr(data, "NUM_TRAIN", 20)
+    monkeypatch.setattr(data, "NUM_TEST", 10)
     server = Mirror()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
