@@ -7,6 +7,11 @@ REV = HEAD
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 13) or sys.exit("The book needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
 
+# What the reader has set for matplotlib, IPython and Python stays outside, as in conftest.py.
+export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
+export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
+unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
+
 .PHONY: help book test lab run diff data clean
 
 help: ## list these commands
