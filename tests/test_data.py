@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -733,6 +734,79 @@ def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
     before = data.socket.getdefaulttimeout()
     download_fashion_mnist(tmp_path)
     assert data.socket.getdefaulttimeout() == before
+
+
+def test_folders_that_a_failed_download_made_are_gone(tmp_path):
+    with pytest.raises(DataError, match="could not be downloaded"):
+        download_fashion_mnist(tmp_path / "new" / "folder")
+    assert everything_in(tmp_path) == {}
+
+
+@pytest.mark.skipif(data.fcntl is None, reason="there is no lock on this system")
+def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_one_needs(mirror, tmp_path, capsys):
+    kill = """
+import sys
+from torchvision.datasets import utils
+from d2lpar import data
+utils._urlretrieve = lambda url, filename: (open(filename, "wb").write(b"half"), print("begun", flush=True), sys.stdin.read())
+utils._get_redirect_url = lambda url, **options: url
+data.download_fashion_mnist(sys.argv[1])
+"""
+    with subprocess.Popen([sys.executable, "-c", kill, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"begun\n"
+        [part] = tmp_path.iterdir()
+        second = threading.Thread(target=download_fashion_mnist, args=(tmp_path,))
+        second.start()
+        second.join(0.5)
+        assert second.is_alive() and list(tmp_path.iterdir()) == [part]
+        first.kill()
+    second.join(30)
+    assert os.listdir(tmp_path) == ["FashionMNIST"]
+    assert capsys.readouterr().out == (f"Another download into {tmp_path} is running; waiting for it.\n"
+                                       f"Fashion-MNIST is in {tmp_path}\n")
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_four_downloads_at_once_all_succeed(mirror, tmp_path, monkeypatch, has_lock):
+    if not has_lock:
+        monkeypatch.setattr(data, "fcntl", None)
+    elif data.fcntl is None:
+        pytest.skip("there is no lock on this system")
+    arrived = threading.Barrier(4)
+
+    def together(place=data._place_for_download):
+        arrived.wait(10)
+        return place(tmp_path / "new")
+
+    monkeypatch.setattr(data, "_place_for_download", lambda root: together())
+    with ThreadPoolExecutor(4) as pool:
+        downloads = [pool.submit(download_fashion_mnist) for _ in range(4)]
+    assert [download.result() for download in downloads] == [tmp_path / "new"] * 4
+    assert os.listdir(tmp_path / "new") == ["FashionMNIST"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "FashionMNIST" / "raw").iterdir()} == official_files()
+    if has_lock:
+        assert set(mirror.asked.values()) == {2}, "one downloads, with two requests for each file"
+
+
+def test_downloads_at_once_that_all_fail_leave_nothing(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        downloads = [pool.submit(download_fashion_mnist, tmp_path / "new" / "folder") for _ in range(4)]
+    assert all("could not be downloaded" in str(download.exception()) for download in downloads)
+    assert everything_in(tmp_path) == {}
+
+
+def test_waiting_for_another_download_can_be_interrupted(tmp_path, monkeypatch):
+    if data.fcntl is None:
+        pytest.skip("there is no lock on this system")
+
+    def taken(lock, operation):
+        raise BlockingIOError if operation & data.fcntl.LOCK_NB else KeyboardInterrupt
+
+    monkeypatch.setattr(data.fcntl, "flock", taken)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        download_fashion_mnist(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before
 
 
 # The stand-in
