@@ -302,10 +302,16 @@ def _only_download_into(root: Path) -> Iterator[None]:
 
 
 def _make_and_lock(root: Path) -> tuple[list[Path], int | None]:
-    """The folders that had to be made for `root`, inner ones first, and the lock, None where the system has none."""
+    """The folders that were made for `root`, inner ones first, and the lock, None where the system has none."""
     while True:
-        new = [folder for folder in (root, *root.parents) if not folder.exists()]
-        root.mkdir(parents=True, exist_ok=True)
+        new = [folder for folder in root.parents if not folder.exists()]
+        root.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir()
+            new.insert(0, root)
+        except FileExistsError:
+            if not root.is_dir():
+                raise
         lock = _lock(root)
         with suppress(FileNotFoundError):
             if lock is None or os.path.samestat(os.fstat(lock), os.stat(root)):

@@ -790,7 +790,7 @@ def test_four_downloads_at_once_all_succeed(mirror, tmp_path, monkeypatch, has_l
 
 def test_downloads_at_once_that_all_fail_leave_nothing(tmp_path):
     with ThreadPoolExecutor(4) as pool:
-        downloads = [pool.submit(download_fashion_mnist, tmp_path / "new" / "folder") for _ in range(4)]
+        downloads = [pool.submit(download_fashion_mnist, tmp_path / "new") for _ in range(4)]
     assert all("could not be downloaded" in str(download.exception()) for download in downloads)
     assert everything_in(tmp_path) == {}
 
