@@ -7,6 +7,15 @@ REV = HEAD
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 13) or sys.exit("The book needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
 
+VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
+  (3, 11) <= v <= (3, 13) or sys.exit("In .venv is Python %d.%d, but the book needs 3.11, 3.12 or 3.13. Delete .venv, then run the same command again." % v); \
+  int(pip.__version__.split(".")[0]) >= 22 or sys.exit("In .venv is pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
+
+# What the reader has set for matplotlib, IPython and Python stays outside, as in conftest.py.
+export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
+export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
+unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
+
 .PHONY: help book test lab run diff data clean
 
 help: ## list these commands
@@ -42,5 +51,7 @@ clean: ## delete the built site and the caches of the tests; .venv and data/ sta
 	@$(PYTHON) -c '$(VERSION_TEST)'
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || $(PYTHON) -m venv .venv
+	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
+	@.venv/bin/python -c '$(VENV_TEST)'
 	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.1 GB? Then run the same command again."; exit 1; }
 	@touch $@

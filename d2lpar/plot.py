@@ -29,10 +29,15 @@ HATCHES = ("////", "----", "xxxx")  # one for each kind of communication; lines 
 
 
 def use_book_style() -> None:
-    """Give all figures the book's look and store them as SVG, the same bytes for the same figure."""
-    plt.style.use(Path(__file__).with_name("book.mplstyle"))
+    """Give all figures the book's look and store them as SVG: the same bytes for the same figure and every reader.
+
+    What the reader has set for matplotlib and for figures in notebooks does not count from here on.
+    """
+    plt.style.use(["default", Path(__file__).with_name("book.mplstyle")])
     os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
     if get_ipython() is not None:
+        inline = backend_inline.InlineBackend.instance()
+        inline.print_figure_kwargs, inline.close_figures = {"bbox_inches": "tight"}, True  # as they are by default
         backend_inline.set_matplotlib_formats("svg")
 
 

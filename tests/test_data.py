@@ -1,7 +1,8 @@
 """Tests of d2lpar.data: the images are the official ones, a broken file is named, a broken download leaves nothing.
 
-No test reaches the network or needs the real data: small files in the official format are written here, and a server
-on this machine stands in for the mirror that torchvision downloads from.
+No test reaches the network: small files in the official format are written here and declared the official ones, and a
+server on this machine stands in for the mirror that torchvision downloads from. The one test that needs the real data
+skips where they are not.
 """
 
 import gc
@@ -11,8 +12,11 @@ import http.server
 import os
 import re
 import struct
+import subprocess
+import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,12 +25,13 @@ from torchvision.datasets import FashionMNIST, utils
 from torchvision.transforms import ToTensor
 
 from d2lpar import data, evaluate_accuracy, get_params, load_data_fashion_mnist, train_batch
-from d2lpar.data import DataError, download_fashion_mnist
+from d2lpar.data import Batches, DataError, download_fashion_mnist
 from d2lpar.models import lenet_params
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 NAMES = [TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS]
+REAL = os.environ.get("D2LPAR_DATA")  # as it is before the tests take it away
 
 
 def image_file(count, seed=0):
@@ -41,6 +46,14 @@ def label_file(count):
 def official_files(seed=0):
     return {TRAIN_IMAGES: image_file(20, seed), TRAIN_LABELS: label_file(20),
             TEST_IMAGES: image_file(10, seed + 1), TEST_LABELS: label_file(10)}
+
+
+def declared_official(content, num_official):
+    """Entries of the table of known files, by name, for which these files are the official ones."""
+    return {name: data._File(name, 2051 if "images" in name else 2049, (28, 28) if "images" in name else (),
+                             struct.unpack_from(">i", file, 4)[0], num_official,
+                             hashlib.sha256(file[16 if "images" in name else 8:]).hexdigest())
+            for name, file in content.items()}
 
 
 def write(root, files):
@@ -65,12 +78,17 @@ def nowhere(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "_own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
     monkeypatch.setattr(data, "_standin_in_use", False)
+    known = declared_official(official_files(), 30)
+    monkeypatch.setattr(data, "_FILES", {True: (known[TRAIN_IMAGES], known[TRAIN_LABELS]),
+                                         False: (known[TEST_IMAGES], known[TEST_LABELS])})
 
 
 @pytest.fixture
 def real(tmp_path, monkeypatch):
     """A folder with small files in the official format, named in D2LPAR_DATA; gives the folder of the four files."""
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
+    monkeypatch.setattr(data, "NUM_TRAIN", 20)
+    monkeypatch.setattr(data, "NUM_TEST", 10)
     return write(tmp_path / "mine", official_files())
 
 
@@ -135,12 +153,103 @@ def test_fewer_images_are_the_front_of_the_official_files(real, capsys):
     assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 7 training and 4 test images"
 
 
-@pytest.mark.parametrize("arguments", [{"batch_size": 0}, {"batch_size": 4, "num_train": 0},
-                                       {"batch_size": 4, "num_test": -1}])
-def test_a_number_below_one_is_named(arguments):
-    name, value = list(arguments.items())[-1]
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, got {value}"):
-        load_data_fashion_mnist(**arguments)
+def test_every_byte_becomes_the_float_that_the_division_by_255_gives():
+    images = torch.arange(256, dtype=torch.uint8).reshape(-1, 1, 1, 1)
+    X, y = next(iter(Batches(images, torch.full((256,), 9, dtype=torch.uint8), 256)))
+    assert torch.equal(X, images.float() / 255) and torch.equal(y, torch.full((256,), 9))
+    assert X.data_ptr() % 64 == 0, "kernels may sum in another order at other addresses"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux lists them")
+def test_neither_a_batch_nor_the_stand_in_waits_for_a_second_thread(tmp_path):
+    count = """
+import os, torch
+torch.set_num_threads(4)
+from d2lpar import load_data_fashion_mnist
+before = len(os.listdir("/proc/self/task"))
+for batches in load_data_fashion_mnist(256):
+    for X, y in batches:
+        pass
+print(len(os.listdir("/proc/self/task")) - before, torch.get_num_threads())
+torch.ones(10_000_000).mul_(2)
+print(len(os.listdir("/proc/self/task")) - before)
+"""
+    run = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True, timeout=120,
+                         env={**os.environ, "D2LPAR_DATA": "none"})
+    source, threads, control = run.stdout.splitlines()
+    assert threads == "0 4" and int(control) > 0
+
+
+NO_COUNTS = [0, -1, 1.5, 8.0, "8", True, float("nan")]
+
+
+@pytest.mark.parametrize("name, value", [*(("batch_size", value) for value in [*NO_COUNTS, None]),
+                                         *((name, value) for name in ("num_train", "num_test") for value in NO_COUNTS)])
+def test_what_is_no_number_of_images_is_named_before_anything_is_done(name, value, monkeypatch, capsys):
+    monkeypatch.setattr(data, "_standin_in_use", "as before")
+    with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got {re.escape(repr(value))}$"):
+        load_data_fashion_mnist(**{"batch_size": 4, name: value})
+    assert data._standin_in_use == "as before" and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, 0.5, "1", None, True])
+def test_what_is_no_seed_is_named_before_anything_is_done(value, capsys):
+    with pytest.raises(ValueError, match=rf"^seed must be a whole number from 0 to 2\*\*64 - 1, got {value!r}$"):
+        load_data_fashion_mnist(4, seed=value)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("source", ["real", "none"])
+def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, source, capsys):
+    if source == "none":
+        monkeypatch.setenv("D2LPAR_DATA", "none")
+    with pytest.raises(ValueError, match="num_train is 60,001, but Fashion-MNIST has only 60,000 such images"):
+        load_data_fashion_mnist(4, num_train=60_001)
+    with pytest.raises(ValueError, match="num_test is 10,001, but Fashion-MNIST has only 10,000 such images"):
+        load_data_fashion_mnist(4, num_test=10_001)
+    assert capsys.readouterr().out == ""
+
+
+def test_more_images_than_the_files_hold_are_refused(real, monkeypatch):
+    with pytest.raises(DataError, match=f"{TRAIN_IMAGES} holds 20 images, 21 are asked for. `D2LPAR_FULL=1 make data`"):
+        load_data_fashion_mnist(4, num_train=21)
+    monkeypatch.setenv("D2LPAR_FULL", "1")
+    with pytest.raises(DataError, match="holds 20 images, 60,000 are asked for"):
+        load_data_fashion_mnist(4)
+
+
+def uint8(*shape):
+    return torch.zeros(shape, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("change, message", [
+    *(({"batch_size": value}, f"batch_size must be a whole number of at least 1, got {value!r}") for value in NO_COUNTS),
+    ({"shuffle_seed": 0.5}, "shuffle_seed must be a whole number from 0 to 2**64 - 1, got 0.5"),
+    ({"labels": uint8(4)}, "there must be images and as many labels, got 5 and 4"),
+    ({"images": uint8(0, 1, 28, 28), "labels": uint8(0)}, "there must be images and as many labels, got 0 and 0"),
+    ({"labels": torch.tensor([0, 1, 12, 3, 4])}, "labels must be from 0 to 9, got 12"),
+    ({"labels": torch.tensor([0, 1, -1, 3, 4])}, "labels must be from 0 to 9, got -1"),
+    ({"labels": torch.zeros(5)}, "labels must be whole numbers of shape (n,), got torch.float32 of shape (5,)"),
+    ({"labels": uint8(5, 1)}, "labels must be whole numbers of shape (n,), got torch.uint8 of shape (5, 1)"),
+    ({"images": torch.zeros(5, 1, 28, 28)}, "images must be uint8, got torch.float32"),
+    ({"images": [0] * 5}, "images must be a tensor in the CPU's memory, got <class 'list'>"),
+    ({"labels": uint8(5).to("meta")}, "labels must be a tensor in the CPU's memory, got meta"),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_batches_name_what_is_not_as_it_must_be(change, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Batches(**{"images": uint8(5, 1, 28, 28), "labels": uint8(5), "batch_size": 2, **change})
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: data.provenance(0, 10), "num_train must be a whole number of at least 1, got 0"),
+    (lambda: data.provenance(20, 1.5), "num_test must be a whole number of at least 1, got 1.5"),
+    (lambda: download_fashion_mnist(3), "root must be the name of a folder, got 3"),
+    (lambda: download_fashion_mnist(""), "root must be the name of a folder, got ''"),
+])
+def test_other_calls_name_a_wrong_argument(call, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        call()
 
 
 # Which data
@@ -184,12 +293,112 @@ def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp
     assert data._own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
 
 
-@pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("0", (3584, 2048)),
-                                          ("1", (60_000, 10_000))])
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout of the book without its data, with the working folder somewhere else."""
+    monkeypatch.undo()
+    monkeypatch.delenv("D2LPAR_DATA", raising=False)
+    project = tmp_path / "project"
+    (project / "notebooks").mkdir(parents=True)
+    (project / "_toc.yml").touch()
+    monkeypatch.setattr(data, "__file__", str(project / "d2lpar" / "data.py"))
+    monkeypatch.chdir(project / "notebooks")
+    return project
+
+
+@pytest.mark.parametrize("named, place", [("images", "images"), ("./a b/ü", "a b/ü"), ("~/images", "home/images")])
+def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, monkeypatch, named, place):
+    monkeypatch.setenv("HOME", str(checkout / "home"))
+    monkeypatch.setenv("D2LPAR_DATA", named)
+    with pytest.raises(DataError) as error:
+        data.find_data()
+    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'}." in str(error.value)
+    write(checkout / place, official_files())
+    for folder in (checkout, checkout / "notebooks"):
+        monkeypatch.chdir(folder)
+        assert data.find_data() == checkout / place == data._place_for_download(None)
+
+
+def test_without_a_checkout_a_relative_name_is_in_the_working_folder(checkout, monkeypatch):
+    (checkout / "_toc.yml").unlink()
+    monkeypatch.setenv("D2LPAR_DATA", "images")
+    write(checkout / "notebooks" / "images", official_files())
+    assert data.find_data() == checkout / "notebooks" / "images"
+
+
+def test_a_relative_cache_is_no_cache(checkout, monkeypatch):  # as the specification of XDG_CACHE_HOME says
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(checkout / "home"))
+    assert data._own_roots() == [checkout / "data", checkout / "home" / ".cache" / "d2lpar"]
+
+
+def no_home():
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_user_without_a_home_has_the_projects_data_or_the_stand_in(checkout, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert data._own_roots() == [checkout / "data"] and data.find_data() is None
+    (checkout / "_toc.yml").unlink()
+    assert data.find_data() is None
+    with pytest.raises(DataError, match="no home folder .* D2LPAR_DATA"):
+        download_fashion_mnist()
+    monkeypatch.setenv("D2LPAR_DATA", "~nobody-of-this-name/data")
+    for call in (data.find_data, download_fashion_mnist):
+        with pytest.raises(DataError, match="D2LPAR_DATA is ~nobody-of-this-name/data, but .*[Hh]ome directory"):
+            call()
+
+
+@pytest.fixture
+def forbidden(tmp_path, monkeypatch):
+    """A folder that nobody may look into, also where the tests run as a user to whom nothing is forbidden."""
+    folder = tmp_path / "forbidden"
+
+    def refusing(real):
+        def call(path, *args, **kwargs):
+            if not isinstance(path, int) and folder in Path(path).parents:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *args, **kwargs)
+        return call
+
+    folder.mkdir()
+    for name in ("stat", "mkdir", "open", "listdir", "scandir"):
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    return folder
+
+
+def test_a_folder_of_ones_own_that_is_forbidden_is_passed_over(tmp_path, monkeypatch, forbidden):
+    monkeypatch.setattr(data, "_own_roots", lambda: [forbidden / "data", tmp_path / "cache"])
+    assert data.find_data() is None
+    write(tmp_path / "cache", official_files())
+    assert data.find_data() == tmp_path / "cache"
+
+
+def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", str(forbidden / "data"))
+    with pytest.raises(DataError, match=f"D2LPAR_DATA is .*, but {forbidden}/data/FashionMNIST/raw: Permission denied"):
+        data.find_data()
+    with pytest.raises(DataError, match=f"{forbidden}/data cannot be written: Permission denied. .*D2LPAR_DATA"):
+        download_fashion_mnist()
+
+
+@pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("1", (60_000, 10_000)),
+                                          *((off, (3584, 2048)) for off in ("0", "false", "No", "off", " 0 ")),
+                                          *((on, (60_000, 10_000)) for on in ("true", "YES", "on"))])
 def test_one_setting_turns_the_book_to_the_full_set(monkeypatch, value, sizes):
     if value is not None:
         monkeypatch.setenv("D2LPAR_FULL", value)
     assert data.book_sizes() == sizes
+
+
+@pytest.mark.parametrize("value", ["2", "flase", "full"])
+def test_a_setting_that_is_neither_on_nor_off_is_named(monkeypatch, value, capsys):
+    monkeypatch.setenv("D2LPAR_FULL", value)
+    for call in (data.book_sizes, lambda: load_data_fashion_mnist(4), download_fashion_mnist):
+        with pytest.raises(DataError, match=f"D2LPAR_FULL is {value!r}, it must be 1 or 0"):
+            call()
+    assert capsys.readouterr().out == ""
 
 
 def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, monkeypatch):
@@ -201,8 +410,13 @@ def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, mo
     expected = hashlib.sha256(b"".join((images[16:], (real / TRAIN_LABELS).read_bytes()[8:],
                                         (real / TEST_IMAGES).read_bytes()[16:], labels[8:])))
     assert first["sha256"] == expected.hexdigest()
-    (real / TEST_LABELS).write_bytes(labels[:-1] + bytes([9]))
-    assert data.provenance(20, 10)["sha256"] != first["sha256"]
+    seen = [first["sha256"]]
+    for more in (0, 1):
+        (real / TEST_IMAGES).write_bytes(image_file(11, seed=1)[:-1] + bytes([more]))
+        (real / TEST_LABELS).write_bytes(label_file(11))
+        assert data.provenance(20, 10) == first
+        assert data.provenance(20, 11)["sha256"] not in seen
+        seen.append(data.provenance(20, 11)["sha256"])
     monkeypatch.setenv("D2LPAR_DATA", "none")
     assert data.provenance(20, 10)["source"] == "stand-in"
 
@@ -220,18 +434,33 @@ def faults():
         "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
         "labels for images": (TEST_IMAGES, labels + bytes(100), r"its header is \(2049, 20, .*expected \(2051"),
         "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\)"),
-        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, 'at least 1'\)"),
+        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, '20 to 30'\)"),
+        "fewer than the book's": (TRAIN_IMAGES, image_file(19), r"header is \(2051, 19, 28, 28\), expected .*'20 to 30'"),
+        "more than there are": (TEST_LABELS, label_file(31), r"header is \(2049, 31\)"),
         "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
         "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
         "a gzip file": (TRAIN_IMAGES, gzip.compress(images), "is corrupt: its header is"),
-        "label 10": (TEST_LABELS, label_file(10)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
-        "counts": (TRAIN_LABELS, label_file(19), "holds 20 images, .* 19 labels"),
+        "label 10": (TRAIN_LABELS, label_file(21)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
+        "counts": (TRAIN_LABELS, label_file(22), "holds 21 images, .* 22 labels"),
+        "zeroed": (TRAIN_IMAGES, images[:16] + bytes(20 * 784), "not Fashion-MNIST: the SHA-256 of its first 20 images"),
+        "other images": (TEST_IMAGES, image_file(10, seed=9), "not Fashion-MNIST: the SHA-256 of its first 10 images"),
+        "shifted labels": (TRAIN_LABELS, labels[:8] + labels[9:] + labels[8:9], "not Fashion-MNIST: .* first 20 labels"),
+        **{f"bit {at}": (TEST_LABELS, flipped(label_file(10), at), "not Fashion-MNIST: .* first 10 labels")
+           for at in (8, 13, -1)},
     }
+
+
+def flipped(content, at):
+    changed = bytearray(content)
+    changed[at] ^= 1
+    return bytes(changed)
 
 
 @pytest.mark.parametrize("what", faults())
 def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(real, what):
     name, content, message = faults()[what]
+    if what in ("label 10", "counts"):  # in a part that the book does not use
+        (real / TRAIN_IMAGES).write_bytes(image_file(21))
     (real / name).write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
         load_data_fashion_mnist(4)
@@ -257,6 +486,31 @@ def test_a_file_without_permission_is_named(real):
     (real / TEST_IMAGES).chmod(0)
     with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: Permission denied"):
         load_data_fashion_mnist(4)
+
+
+def test_what_was_checked_is_what_is_used_also_where_the_file_changes_meanwhile(real, monkeypatch):
+    def then_replaced(path, read=Path.read_bytes):
+        content = read(path)
+        path.write_bytes(b"another program was here")
+        return content
+
+    expected = data.provenance(20, 10)
+    monkeypatch.setattr(Path, "read_bytes", then_replaced)
+    assert data.provenance(20, 10) == expected
+
+
+@pytest.mark.skipif(REAL in (None, "", "none"), reason="D2LPAR_DATA names no real data")
+def test_the_official_images_are_known_and_one_changed_pixel_is_enough(tmp_path, monkeypatch):
+    monkeypatch.undo()
+    assert data.provenance(data.NUM_TRAIN, data.NUM_TEST)["source"] == "Fashion-MNIST"
+    files = {name: (data.find_data() / "FashionMNIST" / "raw" / name).read_bytes() for name in NAMES}
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path))
+    raw = write(tmp_path, files)
+    for name in NAMES:
+        (raw / name).write_bytes(flipped(files[name], 1000))
+        with pytest.raises(DataError, match=f"{name} is not Fashion-MNIST: .* `make data` replaces it"):
+            load_data_fashion_mnist(256)
+        (raw / name).write_bytes(files[name])
 
 
 # The download
@@ -322,6 +576,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(monkeypatch):
+    monkeypatch.setattr(data, "NUM_TRAIN", 20)
+    monkeypatch.setattr(data, "NUM_TEST", 10)
     server = Mirror()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -364,13 +620,20 @@ def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_pat
 
 
 def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, capsys):
-    raw = write(tmp_path, official_files(seed=5))
+    raw = write(tmp_path, official_files())
     (raw / TEST_LABELS).write_bytes(b"")
     download_fashion_mnist(tmp_path)
     assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
     assert os.listdir(tmp_path) == ["FashionMNIST"]
     out = capsys.readouterr().out
     assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
+
+
+def test_images_that_are_not_fashion_mnist_are_replaced_by_the_download(mirror, tmp_path, capsys):
+    raw = write(tmp_path, official_files(seed=5))
+    download_fashion_mnist(tmp_path)
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
+    assert f"{raw / TRAIN_IMAGES} is not Fashion-MNIST" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -396,10 +659,10 @@ def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypat
 
 def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mirror, tmp_path, monkeypatch):
     name = f"{TRAIN_LABELS}.gz"
-    mirror.files[name] = gzip.compress(label_file(19))
+    mirror.files[name] = gzip.compress(label_file(21))
     sums = dict(FashionMNIST.resources) | {name: hashlib.md5(mirror.files[name]).hexdigest()}
     monkeypatch.setattr(FashionMNIST, "resources", list(sums.items()))
-    with pytest.raises(DataError, match="20 images, .* 19 labels"):
+    with pytest.raises(DataError, match="20 images, .* 21 labels"):
         download_fashion_mnist(tmp_path)
     assert everything_in(tmp_path) == {}
 
@@ -471,6 +734,79 @@ def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
     before = data.socket.getdefaulttimeout()
     download_fashion_mnist(tmp_path)
     assert data.socket.getdefaulttimeout() == before
+
+
+def test_folders_that_a_failed_download_made_are_gone(tmp_path):
+    with pytest.raises(DataError, match="could not be downloaded"):
+        download_fashion_mnist(tmp_path / "new" / "folder")
+    assert everything_in(tmp_path) == {}
+
+
+@pytest.mark.skipif(data.fcntl is None, reason="there is no lock on this system")
+def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_one_needs(mirror, tmp_path, capsys):
+    kill = """
+import sys
+from torchvision.datasets import utils
+from d2lpar import data
+utils._urlretrieve = lambda url, filename: (open(filename, "wb").write(b"half"), print("begun", flush=True), sys.stdin.read())
+utils._get_redirect_url = lambda url, **options: url
+data.download_fashion_mnist(sys.argv[1])
+"""
+    with subprocess.Popen([sys.executable, "-c", kill, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"begun\n"
+        [part] = tmp_path.iterdir()
+        second = threading.Thread(target=download_fashion_mnist, args=(tmp_path,))
+        second.start()
+        second.join(0.5)
+        assert second.is_alive() and list(tmp_path.iterdir()) == [part]
+        first.kill()
+    second.join(30)
+    assert os.listdir(tmp_path) == ["FashionMNIST"]
+    assert capsys.readouterr().out == (f"Another download into {tmp_path} is running; waiting for it.\n"
+                                       f"Fashion-MNIST is in {tmp_path}\n")
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+def test_four_downloads_at_once_all_succeed(mirror, tmp_path, monkeypatch, has_lock):
+    if not has_lock:
+        monkeypatch.setattr(data, "fcntl", None)
+    elif data.fcntl is None:
+        pytest.skip("there is no lock on this system")
+    arrived = threading.Barrier(4)
+
+    def together(place=data._place_for_download):
+        arrived.wait(10)
+        return place(tmp_path / "new")
+
+    monkeypatch.setattr(data, "_place_for_download", lambda root: together())
+    with ThreadPoolExecutor(4) as pool:
+        downloads = [pool.submit(download_fashion_mnist) for _ in range(4)]
+    assert [download.result() for download in downloads] == [tmp_path / "new"] * 4
+    assert os.listdir(tmp_path / "new") == ["FashionMNIST"]
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "FashionMNIST" / "raw").iterdir()} == official_files()
+    if has_lock:
+        assert set(mirror.asked.values()) == {2}, "one downloads, with two requests for each file"
+
+
+def test_downloads_at_once_that_all_fail_leave_nothing(tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        downloads = [pool.submit(download_fashion_mnist, tmp_path / "new") for _ in range(4)]
+    assert all("could not be downloaded" in str(download.exception()) for download in downloads)
+    assert everything_in(tmp_path) == {}
+
+
+def test_waiting_for_another_download_can_be_interrupted(tmp_path, monkeypatch):
+    if data.fcntl is None:
+        pytest.skip("there is no lock on this system")
+
+    def taken(lock, operation):
+        raise BlockingIOError if operation & data.fcntl.LOCK_NB else KeyboardInterrupt
+
+    monkeypatch.setattr(data.fcntl, "flock", taken)
+    before = len(os.listdir("/dev/fd"))
+    with pytest.raises(KeyboardInterrupt):
+        download_fashion_mnist(tmp_path)
+    assert len(os.listdir("/dev/fd")) == before
 
 
 # The stand-in

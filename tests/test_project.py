@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from fnmatch import fnmatchcase
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,13 +99,13 @@ exec python3 -c "import sys; sys.version_info = ({major}, {minor}, 0); exec(sys.
 """)
     old.chmod(0o755)
     error = make_in_a_copy(root, tmp_path, f"PYTHON={old}")
-    assert len(error) == 1
+    assert len(error) == 1 and not (tmp_path / ".venv").exists()
     assert "3.11, 3.12 or 3.13" in error[0] and found in error[0]
 
 
 def test_make_book_says_in_one_line_that_there_is_no_such_python(root: Path, tmp_path: Path) -> None:
     error = make_in_a_copy(root, tmp_path, "PYTHON=no-such-python")
-    assert len(error) == 1
+    assert len(error) == 1 and not (tmp_path / ".venv").exists()
     assert "no-such-python" in error[0] and "3.11, 3.12 or 3.13" in error[0]
 
 
@@ -132,11 +134,48 @@ def test_the_drawing_of_the_tree_has_every_file_and_no_other(root: Path) -> None
     assert [name for name in ends if not any(stands_for(name, file) for file in files)] == [], "is not there"
 
 
+@pytest.mark.parametrize("python, said", [
+    ("import sys; sys.version_info = (3, 10, 14); exec(sys.argv[1])", "Python 3.10"),
+    ("import sys, pip; pip.__version__ = '20.1.1'; exec(sys.argv[1])", "pip 20.1.1"),
+    ("import sys; sys.modules['pip'] = None; exec(sys.argv[1])", "no Python that runs here"),
+    (None, "no Python that runs here"),
+], ids=["another Python", "an old pip", "no pip", "a Python that is gone"])
+def test_make_book_says_in_one_line_what_is_wrong_with_the_environment(python: str | None, said: str, root: Path,
+                                                                       tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "pip").write_text("#!/bin/sh\n")
+    (programs / "pip").chmod(0o755)
+    if python is None:
+        (programs / "python").symlink_to("/no/such/python")
+    else:
+        (programs / "python").write_text(f"""#!{sys.executable}
+import sys
+sys.argv[1:] = sys.argv[2:]
+{python}
+""")
+        (programs / "python").chmod(0o755)
+    error = make_in_a_copy(root, tmp_path, f"PYTHON={sys.executable}")
+    assert len(error) == 1, error
+    assert said in error[0] and ".venv" in error[0] and "network" not in error[0]
+
+
+@pytest.mark.slow
+def test_pytest_passes_where_it_cannot_keep_its_cache(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    shutil.copy(root / "pyproject.toml", tmp_path)
+    shutil.copy(root / "tests" / "nbval_sanitize.cfg", tmp_path / "tests")
+    (tmp_path / "tests" / "test_one.py").write_text("def test_one():\n    pass\n")
+    (tmp_path / ".pytest_cache").touch()  # nobody can write below a file, as in a checkout that is read-only
+    run = subprocess.run([sys.executable, "-m", "pytest"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and "1 passed in" in run.stdout, run.stdout + run.stderr
+
+
 def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:
     """What `make book` prints, but for make's own lines, where nothing is installed yet."""
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         (folder / name).write_text((root / name).read_text())
     done = subprocess.run(["make", "book", *arguments], cwd=folder, capture_output=True, text=True)
     assert done.returncode != 0
-    assert not (folder / ".venv").exists()
+    assert not (folder / ".venv" / "installed").exists()
     return [line for line in (done.stdout + done.stderr).splitlines() if not re.match(r"make(\[\d+\])?: ", line)]
