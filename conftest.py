@@ -1,4 +1,4 @@
-"""Before any test and any notebook's kernel: what the reader has set for matplotlib, IPython and Python stays outside."""
+"""Before any test or kernel: what the reader has set for matplotlib, IPython and Python stays outside."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def main() -> None:
 
         command(args.quick, args.json)
         return
-    from d2lpar.data import DataError, download_fashion_mnist
+    from d2lpar.download import download_fashion_mnist
+    from d2lpar.official_files import DataError
 
     try:
         download_fashion_mnist()

@@ -70,12 +70,12 @@ def no_meter_is_left_on() -> Iterator[None]:
 @pytest.fixture
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """140 training and 70 test images, drawn and not downloaded, so that a training takes seconds."""
-    from d2lpar import data
+    from d2lpar import official_files
 
     monkeypatch.setenv("D2LPAR_DATA", "none")
     monkeypatch.delenv("D2LPAR_FULL", raising=False)
-    monkeypatch.setattr(data, "NUM_TRAIN", 140)
-    monkeypatch.setattr(data, "NUM_TEST", 70)
+    monkeypatch.setattr(official_files, "NUM_TRAIN", 140)
+    monkeypatch.setattr(official_files, "NUM_TEST", 70)
 
 
 @pytest.fixture(scope="session")

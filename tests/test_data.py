@@ -1,4 +1,4 @@
-"""Tests of d2lpar.data: the images are the official ones, a broken file is named, a broken download leaves nothing.
+"""Tests of d2lpar.data, official_files, download and standin: the images are the official ones, a broken file is named, a broken download leaves nothing.
 
 No test reaches the network: small files in the official format are written here and declared the official ones, and a
 server on this machine stands in for the mirror that torchvision downloads from. The one test that needs the real data
@@ -24,9 +24,20 @@ import torch
 from torchvision.datasets import FashionMNIST, utils
 from torchvision.transforms import ToTensor
 
-from d2lpar import data, evaluate_accuracy, get_params, load_data_fashion_mnist, train_batch
-from d2lpar.data import Batches, DataError, download_fashion_mnist
+from d2lpar import (
+    data,
+    download,
+    evaluate_accuracy,
+    get_params,
+    load_data_fashion_mnist,
+    official_files,
+    standin,
+    train_batch,
+)
+from d2lpar.data import Batches
+from d2lpar.download import download_fashion_mnist
 from d2lpar.models import lenet_params
+from d2lpar.official_files import DataError
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
@@ -43,14 +54,14 @@ def label_file(count):
     return struct.pack(">2i", 2049, count) + bytes(i * 7 % 10 for i in range(count))
 
 
-def official_files(seed=0):
+def small_files(seed=0):
     return {TRAIN_IMAGES: image_file(20, seed), TRAIN_LABELS: label_file(20),
             TEST_IMAGES: image_file(10, seed + 1), TEST_LABELS: label_file(10)}
 
 
 def declared_official(content, num_official):
     """Entries of the table of known files, by name, for which these files are the official ones."""
-    return {name: data._File(name, 2051 if "images" in name else 2049, (28, 28) if "images" in name else (),
+    return {name: official_files.File(name, 2051 if "images" in name else 2049, (28, 28) if "images" in name else (),
                              struct.unpack_from(">i", file, 4)[0], num_official,
                              hashlib.sha256(file[16 if "images" in name else 8:]).hexdigest())
             for name, file in content.items()}
@@ -75,11 +86,12 @@ def nowhere(monkeypatch, tmp_path):
     """No data of this machine, no network, and the size of the book not changed from outside."""
     for name in ("D2LPAR_DATA", "D2LPAR_FULL", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(data, "_own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
+    for module in (official_files, download):
+        monkeypatch.setattr(module, "own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
     monkeypatch.setattr(data, "_standin_in_use", False)
-    known = declared_official(official_files(), 30)
-    monkeypatch.setattr(data, "_FILES", {True: (known[TRAIN_IMAGES], known[TRAIN_LABELS]),
+    known = declared_official(small_files(), 30)
+    monkeypatch.setattr(official_files, "FILES", {True: (known[TRAIN_IMAGES], known[TRAIN_LABELS]),
                                          False: (known[TEST_IMAGES], known[TEST_LABELS])})
 
 
@@ -87,9 +99,9 @@ def nowhere(monkeypatch, tmp_path):
 def real(tmp_path, monkeypatch):
     """A folder with small files in the official format, named in D2LPAR_DATA; gives the folder of the four files."""
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
-    monkeypatch.setattr(data, "NUM_TRAIN", 20)
-    monkeypatch.setattr(data, "NUM_TEST", 10)
-    return write(tmp_path / "mine", official_files())
+    monkeypatch.setattr(official_files, "NUM_TRAIN", 20)
+    monkeypatch.setattr(official_files, "NUM_TEST", 10)
+    return write(tmp_path / "mine", small_files())
 
 
 # The same images as torchvision's
@@ -177,7 +189,7 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
     run = subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True, timeout=120,
                          env={**os.environ, "D2LPAR_DATA": "none"})
-    source, threads, control = run.stdout.splitlines()
+    _, threads, control = run.stdout.splitlines()
     assert threads == "0 4" and int(control) > 0
 
 
@@ -257,25 +269,25 @@ def test_other_calls_name_a_wrong_argument(call, message):
 
 def test_the_named_folder_comes_before_the_projects_and_that_before_the_cache(tmp_path, monkeypatch):
     for name in ("cache", "project", "named"):
-        write(tmp_path / name, official_files())
+        write(tmp_path / name, small_files())
         if name == "named":
             monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / name))
-        assert data.find_data() == tmp_path / name
+        assert official_files.find_data() == tmp_path / name
     monkeypatch.setenv("D2LPAR_DATA", "")
-    assert data.find_data() == tmp_path / "project"
+    assert official_files.find_data() == tmp_path / "project"
 
 
 def test_none_asks_for_the_stand_in_even_where_there_is_data(tmp_path, monkeypatch, capsys):
-    write(tmp_path / "project", official_files())
-    assert data.find_data() is not None
+    write(tmp_path / "project", small_files())
+    assert official_files.find_data() is not None
     monkeypatch.setenv("D2LPAR_DATA", "none")
-    assert data.find_data() is None
+    assert official_files.find_data() is None
     load_data_fashion_mnist(4, 8, 8)
     assert capsys.readouterr().out.startswith("STAND-IN images, not Fashion-MNIST, 8 training and 8 test images")
 
 
 def test_a_named_folder_without_the_data_is_an_error_and_not_the_stand_in(tmp_path, monkeypatch):
-    write(tmp_path / "project", official_files())
+    write(tmp_path / "project", small_files())
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "typo"))
     with pytest.raises(DataError, match=r"D2LPAR_DATA is .*typo, but there is no folder .*typo.FashionMNIST.raw"):
         load_data_fashion_mnist(4)
@@ -284,13 +296,13 @@ def test_a_named_folder_without_the_data_is_an_error_and_not_the_stand_in(tmp_pa
 def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(data, "__file__", str(tmp_path / "d2lpar" / "data.py"))
-    assert data._own_roots() == [tmp_path / "cache" / "d2lpar"]
+    monkeypatch.setattr(official_files, "__file__", str(tmp_path / "d2lpar" / "data.py"))
+    assert official_files.own_roots() == [tmp_path / "cache" / "d2lpar"]
     (tmp_path / "_toc.yml").touch()
-    assert data._own_roots() == [tmp_path / "data", tmp_path / "cache" / "d2lpar"]
+    assert official_files.own_roots() == [tmp_path / "data", tmp_path / "cache" / "d2lpar"]
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert data._own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
+    assert official_files.own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
 
 
 @pytest.fixture
@@ -301,7 +313,7 @@ def checkout(tmp_path, monkeypatch):
     project = tmp_path / "project"
     (project / "notebooks").mkdir(parents=True)
     (project / "_toc.yml").touch()
-    monkeypatch.setattr(data, "__file__", str(project / "d2lpar" / "data.py"))
+    monkeypatch.setattr(official_files, "__file__", str(project / "d2lpar" / "data.py"))
     monkeypatch.chdir(project / "notebooks")
     return project
 
@@ -311,25 +323,25 @@ def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, m
     monkeypatch.setenv("HOME", str(checkout / "home"))
     monkeypatch.setenv("D2LPAR_DATA", named)
     with pytest.raises(DataError) as error:
-        data.find_data()
+        official_files.find_data()
     assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'}." in str(error.value)
-    write(checkout / place, official_files())
+    write(checkout / place, small_files())
     for folder in (checkout, checkout / "notebooks"):
         monkeypatch.chdir(folder)
-        assert data.find_data() == checkout / place == data._place_for_download(None)
+        assert official_files.find_data() == checkout / place == download._place_for_download(None)
 
 
 def test_without_a_checkout_a_relative_name_is_in_the_working_folder(checkout, monkeypatch):
     (checkout / "_toc.yml").unlink()
     monkeypatch.setenv("D2LPAR_DATA", "images")
-    write(checkout / "notebooks" / "images", official_files())
-    assert data.find_data() == checkout / "notebooks" / "images"
+    write(checkout / "notebooks" / "images", small_files())
+    assert official_files.find_data() == checkout / "notebooks" / "images"
 
 
 def test_a_relative_cache_is_no_cache(checkout, monkeypatch):  # as the specification of XDG_CACHE_HOME says
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(checkout / "home"))
-    assert data._own_roots() == [checkout / "data", checkout / "home" / ".cache" / "d2lpar"]
+    assert official_files.own_roots() == [checkout / "data", checkout / "home" / ".cache" / "d2lpar"]
 
 
 def no_home():
@@ -339,13 +351,13 @@ def no_home():
 def test_a_user_without_a_home_has_the_projects_data_or_the_stand_in(checkout, monkeypatch):
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", no_home)
-    assert data._own_roots() == [checkout / "data"] and data.find_data() is None
+    assert official_files.own_roots() == [checkout / "data"] and official_files.find_data() is None
     (checkout / "_toc.yml").unlink()
-    assert data.find_data() is None
+    assert official_files.find_data() is None
     with pytest.raises(DataError, match="no home folder .* D2LPAR_DATA"):
         download_fashion_mnist()
     monkeypatch.setenv("D2LPAR_DATA", "~nobody-of-this-name/data")
-    for call in (data.find_data, download_fashion_mnist):
+    for call in (official_files.find_data, download_fashion_mnist):
         with pytest.raises(DataError, match="D2LPAR_DATA is ~nobody-of-this-name/data, but .*[Hh]ome directory"):
             call()
 
@@ -369,16 +381,17 @@ def forbidden(tmp_path, monkeypatch):
 
 
 def test_a_folder_of_ones_own_that_is_forbidden_is_passed_over(tmp_path, monkeypatch, forbidden):
-    monkeypatch.setattr(data, "_own_roots", lambda: [forbidden / "data", tmp_path / "cache"])
-    assert data.find_data() is None
-    write(tmp_path / "cache", official_files())
-    assert data.find_data() == tmp_path / "cache"
+    for module in (official_files, download):
+        monkeypatch.setattr(module, "own_roots", lambda: [forbidden / "data", tmp_path / "cache"])
+    assert official_files.find_data() is None
+    write(tmp_path / "cache", small_files())
+    assert official_files.find_data() == tmp_path / "cache"
 
 
 def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
     monkeypatch.setenv("D2LPAR_DATA", str(forbidden / "data"))
     with pytest.raises(DataError, match=f"D2LPAR_DATA is .*, but {forbidden}/data/FashionMNIST/raw: Permission denied"):
-        data.find_data()
+        official_files.find_data()
     with pytest.raises(DataError, match=f"{forbidden}/data cannot be written: Permission denied. .*D2LPAR_DATA"):
         download_fashion_mnist()
 
@@ -389,13 +402,13 @@ def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
 def test_one_setting_turns_the_book_to_the_full_set(monkeypatch, value, sizes):
     if value is not None:
         monkeypatch.setenv("D2LPAR_FULL", value)
-    assert data.book_sizes() == sizes
+    assert official_files.book_sizes() == sizes
 
 
 @pytest.mark.parametrize("value", ["2", "flase", "full"])
 def test_a_setting_that_is_neither_on_nor_off_is_named(monkeypatch, value, capsys):
     monkeypatch.setenv("D2LPAR_FULL", value)
-    for call in (data.book_sizes, lambda: load_data_fashion_mnist(4), download_fashion_mnist):
+    for call in (official_files.book_sizes, lambda: load_data_fashion_mnist(4), download_fashion_mnist):
         with pytest.raises(DataError, match=f"D2LPAR_FULL is {value!r}, it must be 1 or 0"):
             call()
     assert capsys.readouterr().out == ""
@@ -502,8 +515,8 @@ def test_what_was_checked_is_what_is_used_also_where_the_file_changes_meanwhile(
 @pytest.mark.skipif(REAL in (None, "", "none"), reason="D2LPAR_DATA names no real data")
 def test_the_official_images_are_known_and_one_changed_pixel_is_enough(tmp_path, monkeypatch):
     monkeypatch.undo()
-    assert data.provenance(data.NUM_TRAIN, data.NUM_TEST)["source"] == "Fashion-MNIST"
-    files = {name: (data.find_data() / "FashionMNIST" / "raw" / name).read_bytes() for name in NAMES}
+    assert data.provenance(official_files.NUM_TRAIN, official_files.NUM_TEST)["source"] == "Fashion-MNIST"
+    files = {name: (official_files.find_data() / "FashionMNIST" / "raw" / name).read_bytes() for name in NAMES}
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path))
     raw = write(tmp_path, files)
     for name in NAMES:
@@ -521,7 +534,7 @@ class Mirror(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.files = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in official_files().items()}
+        self.files = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in small_files().items()}
         self.faults, self.asked, self.closing = {}, Counter(), threading.Event()
 
     def handle_error(self, request, client_address):
@@ -576,8 +589,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(monkeypatch):
-    monkeypatch.setattr(data, "NUM_TRAIN", 20)
-    monkeypatch.setattr(data, "NUM_TEST", 10)
+    monkeypatch.setattr(official_files, "NUM_TRAIN", 20)
+    monkeypatch.setattr(official_files, "NUM_TEST", 10)
     server = Mirror()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -604,7 +617,7 @@ BROKEN_SERVERS = {
 def test_a_download_puts_the_four_files_in_place_and_leaves_nothing_else(mirror, tmp_path, capsys):
     assert download_fashion_mnist(tmp_path / "new" / "folder") == tmp_path / "new" / "folder"
     found = everything_in(tmp_path / "new" / "folder")
-    assert {Path(path).name: content for path, content in found.items() if content is not None} == official_files()
+    assert {Path(path).name: content for path, content in found.items() if content is not None} == small_files()
     assert set(found) == {"FashionMNIST", "FashionMNIST/raw", *(f"FashionMNIST/raw/{name}" for name in NAMES)}
     assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path / 'new' / 'folder'}\n"
 
@@ -620,29 +633,29 @@ def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_pat
 
 
 def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, capsys):
-    raw = write(tmp_path, official_files())
+    raw = write(tmp_path, small_files())
     (raw / TEST_LABELS).write_bytes(b"")
     download_fashion_mnist(tmp_path)
-    assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == small_files()
     assert os.listdir(tmp_path) == ["FashionMNIST"]
     out = capsys.readouterr().out
     assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
 
 
 def test_images_that_are_not_fashion_mnist_are_replaced_by_the_download(mirror, tmp_path, capsys):
-    raw = write(tmp_path, official_files(seed=5))
+    raw = write(tmp_path, small_files(seed=5))
     download_fashion_mnist(tmp_path)
-    assert {path.name: path.read_bytes() for path in raw.iterdir()} == official_files()
+    assert {path.name: path.read_bytes() for path in raw.iterdir()} == small_files()
     assert f"{raw / TRAIN_IMAGES} is not Fashion-MNIST" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("what", BROKEN_SERVERS)
 @pytest.mark.parametrize("name", [TRAIN_IMAGES, TEST_LABELS])
-@pytest.mark.parametrize("before", [{}, {**official_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a set"])
+@pytest.mark.parametrize("before", [{}, {**small_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a set"])
 def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, name, before):
     answer, message = BROKEN_SERVERS[what]
-    monkeypatch.setattr(data, "_timeout", lambda seconds, real=data._timeout: real(0.3))
+    monkeypatch.setattr(download, "_timeout", lambda seconds, real=download._timeout: real(0.3))
     mirror.faults[f"{name}.gz"] = answer
     if before:
         write(tmp_path, before)
@@ -654,7 +667,7 @@ def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypat
     assert everything_in(tmp_path) == found
     mirror.faults.clear()
     download_fashion_mnist(tmp_path)
-    assert (tmp_path / "FashionMNIST" / "raw" / TRAIN_IMAGES).read_bytes() == official_files()[TRAIN_IMAGES]
+    assert (tmp_path / "FashionMNIST" / "raw" / TRAIN_IMAGES).read_bytes() == small_files()[TRAIN_IMAGES]
 
 
 def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mirror, tmp_path, monkeypatch):
@@ -717,23 +730,23 @@ def test_a_folder_that_is_read_only_is_named(tmp_path, monkeypatch):
     def refused(*args, **kwargs):  # permission bits do not stop every user
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(data.tempfile, "mkdtemp", refused)
+    monkeypatch.setattr(download.tempfile, "mkdtemp", refused)
     with pytest.raises(DataError, match=f"{re.escape(str(tmp_path))} cannot be written: Permission denied"):
         download_fashion_mnist(tmp_path)
 
 
 def test_the_download_goes_where_the_data_is_looked_for(mirror, tmp_path, monkeypatch):
-    assert download_fashion_mnist() == tmp_path / "project" == data.find_data()
+    assert download_fashion_mnist() == tmp_path / "project" == official_files.find_data()
     monkeypatch.setenv("D2LPAR_DATA", "none")
     assert download_fashion_mnist() == tmp_path / "project"
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
-    assert download_fashion_mnist() == tmp_path / "named" == data.find_data()
+    assert download_fashion_mnist() == tmp_path / "named" == official_files.find_data()
 
 
 def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
-    before = data.socket.getdefaulttimeout()
+    before = download.socket.getdefaulttimeout()
     download_fashion_mnist(tmp_path)
-    assert data.socket.getdefaulttimeout() == before
+    assert download.socket.getdefaulttimeout() == before
 
 
 def test_folders_that_a_failed_download_made_are_gone(tmp_path):
@@ -742,15 +755,15 @@ def test_folders_that_a_failed_download_made_are_gone(tmp_path):
     assert everything_in(tmp_path) == {}
 
 
-@pytest.mark.skipif(data.fcntl is None, reason="there is no lock on this system")
+@pytest.mark.skipif(download.fcntl is None, reason="there is no lock on this system")
 def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_one_needs(mirror, tmp_path, capsys):
     kill = """
 import sys
 from torchvision.datasets import utils
-from d2lpar import data
+from d2lpar import download
 utils._urlretrieve = lambda url, filename: (open(filename, "wb").write(b"half"), print("begun", flush=True), sys.stdin.read())
 utils._get_redirect_url = lambda url, **options: url
-data.download_fashion_mnist(sys.argv[1])
+download.download_fashion_mnist(sys.argv[1])
 """
     with subprocess.Popen([sys.executable, "-c", kill, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout.readline() == b"begun\n"
@@ -769,21 +782,21 @@ data.download_fashion_mnist(sys.argv[1])
 @pytest.mark.parametrize("has_lock", [True, False])
 def test_four_downloads_at_once_all_succeed(mirror, tmp_path, monkeypatch, has_lock):
     if not has_lock:
-        monkeypatch.setattr(data, "fcntl", None)
-    elif data.fcntl is None:
+        monkeypatch.setattr(download, "fcntl", None)
+    elif download.fcntl is None:
         pytest.skip("there is no lock on this system")
     arrived = threading.Barrier(4)
 
-    def together(place=data._place_for_download):
+    def together(place=download._place_for_download):
         arrived.wait(10)
         return place(tmp_path / "new")
 
-    monkeypatch.setattr(data, "_place_for_download", lambda root: together())
+    monkeypatch.setattr(download, "_place_for_download", lambda root: together())
     with ThreadPoolExecutor(4) as pool:
         downloads = [pool.submit(download_fashion_mnist) for _ in range(4)]
     assert [download.result() for download in downloads] == [tmp_path / "new"] * 4
     assert os.listdir(tmp_path / "new") == ["FashionMNIST"]
-    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "FashionMNIST" / "raw").iterdir()} == official_files()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "FashionMNIST" / "raw").iterdir()} == small_files()
     if has_lock:
         assert set(mirror.asked.values()) == {2}, "one downloads, with two requests for each file"
 
@@ -796,13 +809,13 @@ def test_downloads_at_once_that_all_fail_leave_nothing(tmp_path):
 
 
 def test_waiting_for_another_download_can_be_interrupted(tmp_path, monkeypatch):
-    if data.fcntl is None:
+    if download.fcntl is None:
         pytest.skip("there is no lock on this system")
 
     def taken(lock, operation):
-        raise BlockingIOError if operation & data.fcntl.LOCK_NB else KeyboardInterrupt
+        raise BlockingIOError if operation & download.fcntl.LOCK_NB else KeyboardInterrupt
 
-    monkeypatch.setattr(data.fcntl, "flock", taken)
+    monkeypatch.setattr(download.fcntl, "flock", taken)
     before = len(os.listdir("/dev/fd"))
     with pytest.raises(KeyboardInterrupt):
         download_fashion_mnist(tmp_path)
@@ -844,27 +857,27 @@ def test_real_images_take_the_mark_of_the_stand_in_away(real, monkeypatch, capsy
 
 @pytest.mark.parametrize("is_train", [True, False])
 def test_a_smaller_stand_in_is_the_front_of_a_larger_one_and_the_same_each_time(is_train):
-    images, labels = data._standin(is_train, 2500)
+    images, labels = standin.standin(is_train, 2500)
     for count in (1, 1000, 1001, 2500):
-        data._standin.cache_clear()
-        fewer_images, fewer_labels = data._standin(is_train, count)
+        standin.standin.cache_clear()
+        fewer_images, fewer_labels = standin.standin(is_train, count)
         assert torch.equal(fewer_images, images[:count]) and torch.equal(fewer_labels, labels[:count])
 
 
 def test_training_and_test_images_of_the_stand_in_are_different_ones():
-    train_images, test_images = data._standin(True, 100)[0], data._standin(False, 100)[0]
+    train_images, test_images = standin.standin(True, 100)[0], standin.standin(False, 100)[0]
     assert not any(torch.equal(a, b) for a, b in zip(train_images, test_images))
     assert len({image.numpy().tobytes() for image in train_images}) == 100
 
 
 def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_it():
-    data._standin.cache_clear()
+    standin.standin.cache_clear()
     torch.manual_seed(1)
-    first = data._standin(True, 10)[0]
-    data._standin.cache_clear()
+    first = standin.standin(True, 10)[0]
+    standin.standin.cache_clear()
     torch.manual_seed(2)
     before = torch.get_rng_state()
-    assert torch.equal(data._standin(True, 10)[0], first)
+    assert torch.equal(standin.standin(True, 10)[0], first)
     assert torch.equal(torch.get_rng_state(), before)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar import data, get_params, run_on_devices, train_batch, try_devices
+from d2lpar import get_params, official_files, run_on_devices, train_batch, try_devices
 from d2lpar.collectives import (
     allreduce,
     allreduce_blocks,
@@ -253,8 +253,8 @@ def test_after_an_interrupt_the_statistics_of_a_data_parallel_module_belong_to_w
 
 def test_an_interrupt_in_the_middle_of_an_update_lets_a_training_finish_it(one_core, monkeypatch, capsys):
     monkeypatch.setenv("D2LPAR_DATA", "none")
-    monkeypatch.setattr(data, "NUM_TRAIN", 64)
-    monkeypatch.setattr(data, "NUM_TEST", 8)
+    monkeypatch.setattr(official_files, "NUM_TRAIN", 64)
+    monkeypatch.setattr(official_files, "NUM_TEST", 8)
 
     class Interrupted(torch.optim.SGD):
         def step(self):

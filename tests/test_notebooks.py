@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from d2lpar import data
+from d2lpar import data, official_files
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -119,9 +119,9 @@ def test_every_picture_has_words_and_a_caption(path):
 def test_the_pages_were_made_from_real_data(path):
     stored = read(path).metadata["d2lpar"]["data"]
     assert stored["source"] == "Fashion-MNIST"
-    assert (stored["num_train"], stored["num_test"]) == (data.NUM_TRAIN, data.NUM_TEST)
-    if data.find_data() is not None:
-        assert stored == data.provenance(data.NUM_TRAIN, data.NUM_TEST)
+    assert (stored["num_train"], stored["num_test"]) == (official_files.NUM_TRAIN, official_files.NUM_TEST)
+    if official_files.find_data() is not None:
+        assert stored == data.provenance(official_files.NUM_TRAIN, official_files.NUM_TEST)
     assert "STAND-IN" not in path.read_text("utf-8")
 
 
@@ -207,7 +207,7 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(an
 def test_the_script_of_a_chapter_runs(path, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
-    fewer_images = "import runpy, sys, d2lpar.data as d; d.NUM_TRAIN, d.NUM_TEST = 1024, 512; runpy.run_path(sys.argv[1])"
+    fewer_images = "import runpy, sys, d2lpar.official_files as d; d.NUM_TRAIN, d.NUM_TEST = 1024, 512; runpy.run_path(sys.argv[1])"
     run = subprocess.run([sys.executable, "-c", fewer_images, script], cwd=tmp_path, capture_output=True, text=True,
                          env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=300)
     assert run.returncode == 0, run.stderr

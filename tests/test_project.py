@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from fnmatch import fnmatchcase
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest

@@ -17,7 +17,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from d2lpar.data import DataError, book_sizes, find_data, provenance
+from d2lpar.data import provenance
+from d2lpar.official_files import DataError, book_sizes, find_data
 from d2lpar.timing import describe_machine
 from revisions import committed, keep_ids
 

@@ -14,8 +14,9 @@ import torch
 from d2lpar.bench.cases import ALGORITHMS, BATCH_SIZE, RESNET18, RESNET_REPEATS, SMALL, WrongResult, measure
 from d2lpar.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
 from d2lpar.bench.single import dispatch_times, loader_times
-from d2lpar.data import NUM_TRAIN, DataError, load_data_fashion_mnist
+from d2lpar.data import load_data_fashion_mnist
 from d2lpar.devices import ALL_CORES, cores_per_device
+from d2lpar.official_files import NUM_TRAIN, DataError
 from d2lpar.processes import RankError, run_ranks
 from d2lpar.timing import describe_machine
 
