@@ -24,7 +24,7 @@ def check_buffers(data: Sequence[Tensor]) -> None:
     if len(data) == 0:
         raise ValueError("a collective needs at least one tensor, got none")
     for rank, x in enumerate(data):
-        if problem := _why_not_written(x):
+        if problem := why_not_written(x):
             raise ValueError(f"entry {rank} {problem}")
         for name in ("shape", "dtype"):
             if (value := getattr(x, name)) != (first := getattr(data[0], name)):
@@ -83,8 +83,10 @@ def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor,
             x.copy_(copy.view_as(x))
 
 
-def _why_not_written(x: Tensor) -> str:
+def why_not_written(x: Tensor) -> str:
     """What forbids to write `x` in place, as the end of a sentence; "" if nothing does."""
+    if not isinstance(x, Tensor):
+        return f"is no tensor but {x!r}"
     if x.layout != torch.strided or x.device.type == "meta":
         return f"is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory"
     if x.dtype == torch.bool:

@@ -2,8 +2,8 @@
 
 Chapter 2 teaches the naive allreduce, which sends everything to the first device and back. Chapter 3 writes it as
 messages, and goes on to a tree, to the ring, and to the form that is fastest where all devices share one memory.
-All of them work in place, block until they are done, give the same bits on every run, and are done to the end or not at
-all when they are interrupted.
+All of them work in place, block until they are done (on GPUs, until they are queued), and give the same bits on every
+run. An interrupt waits until they are done; the third one does not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from d2lpar.buffers import check_buffers, check_lists, cut
@@ -153,14 +152,3 @@ def allreduce_flat(
     for buffer, tensors in zip(data, device_tensors):
         for x, part in zip(tensors, buffer.split([x.numel() for x in tensors])):
             x.copy_(part.view_as(x))
-
-
-def sum_in_processes(rank: int, data: Sequence[Tensor]) -> Tensor:
-    """The library's allreduce of `data`, one tensor per process: what `rank` ends with.
-
-    Runs in each process of a group; NCCL needs the tensor on a GPU.
-    """
-    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-    x = data[rank].to(device, copy=True)
-    dist.all_reduce(x)
-    return x.cpu()

@@ -120,7 +120,8 @@ class _Call:
     def apply(self, leaves: Sequence[Any], wanted: Sequence[bool]) -> list[Tensor]:
         """Run all replicas; their outputs, flattened and joined. If one fails, the buffers are as they were."""
         ranks = range(len(self.devices))
-        buffers = [(b, b.clone()) for b in self.module.buffers()]
+        buffers = [(m, name, b, b.clone())
+                   for m in self.module.modules() for name, b in m._buffers.items() if b is not None]
         others = self.devices[1:]
         copies = run_on_devices(replicate, [self.module] * len(others), others) if others else []
         self.replicas = [self.module, *copies]
@@ -133,7 +134,8 @@ class _Call:
         try:
             return self._gathered(run_on_devices(self._forward, ranks))
         except BaseException:
-            for b, before in buffers:  # the first replica is the module itself
+            for m, name, b, before in buffers:  # the first replica is the module itself
+                m._buffers[name] = b  # a forward pass may have put another tensor there
                 b.copy_(before)
             raise
 

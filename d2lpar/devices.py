@@ -14,10 +14,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -33,8 +34,8 @@ _here = threading.local()  # .rank: the place whose thread this is
 
 def _after_fork() -> None:
     """A forked child has none of the threads, and nobody who would release the lock."""
-    global _calls_lock
-    _calls_lock = threading.Lock()
+    global _calls_lock, _here
+    _calls_lock, _here = threading.Lock(), threading.local()
     _calls.clear()
 
 
@@ -106,7 +107,8 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
     Each device has a thread of its own, kept between calls. It is given the caller's grad
     mode, inference mode and autocast, which PyTorch keeps per thread, and its share of the
     cores. Blocks until the last rank has finished, also when it is interrupted: an interrupt
-    is raised when all are done, so that all of them have done the same.
+    is raised when all are done, so that all of them have done the same (but the third one is
+    obeyed at once).
 
     Args:
         columns: one or more lists of the same length, the number of devices.
@@ -128,18 +130,22 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
     call = partial(_call, fn, same, _modes_of_this_thread(), _cores_per_device)
     done: SimpleQueue = SimpleQueue()
     with uninterrupted():
-        with _calls_lock:  # of two callers, one comes first on every rank
-            for rank, args in enumerate(zip(*columns)):
-                _calls_of(rank).put(partial(call, done, rank, args))
-        ends = dict(done.get() for _ in range(lengths[0]))
-        # a thread that limits its cores also changes the default of new threads
-        torch.set_num_threads(torch.get_num_threads())
-    for rank in range(lengths[0]):
-        error = ends[rank].error
-        if error is not None:
-            error.add_note(f"raised on rank {rank} of {lengths[0]} devices")
-            raise error
-    return [ends[rank].result for rank in range(lengths[0])]
+        try:
+            with _calls_lock:  # of two callers, one comes first on every rank
+                queues = [_calls_of(rank) for rank in range(lengths[0])]
+                for rank, args in enumerate(zip(*columns)):
+                    queues[rank].put(partial(call, done, rank, args))
+            ends = sorted(done.get() for _ in queues)  # by rank
+        finally:  # a thread that limits its cores also changes the default of new threads
+            torch.set_num_threads(torch.get_num_threads())
+    for end in ends:
+        if end.error is not None:
+            end.error.add_note(f"raised on rank {end.rank} of {lengths[0]} devices")
+            try:
+                raise end.error
+            finally:
+                del end, ends  # or the error would keep itself alive, and all that it has seen
+    return [end.result for end in ends]
 
 
 def run_on_device_0(fn: Callable, *args: Any) -> Any:
@@ -179,8 +185,9 @@ def cpu_name() -> str:
 def _calls_of(rank: int) -> SimpleQueue:
     """Where the thread of this device, started if need be, takes its calls from."""
     if rank not in _calls:
-        _calls[rank] = SimpleQueue()
-        threading.Thread(target=_serve, args=(rank, _calls[rank]), name=f"device-{rank}", daemon=True).start()
+        calls: SimpleQueue = SimpleQueue()
+        threading.Thread(target=_serve, args=(rank, calls), name=f"device-{rank}", daemon=True).start()
+        _calls[rank] = calls  # only now: without a thread nobody would serve it
     return _calls[rank]
 
 
@@ -204,22 +211,29 @@ def _modes_of_this_thread() -> list[Callable]:
     return modes
 
 
-class _End(NamedTuple):
-    """How a call on one device ended."""
+@dataclass
+class _End:
+    """How the call on one device ended."""
 
-    result: Any
-    error: BaseException | None
+    rank: int
+    result: Any = None
+    error: BaseException | None = None
+
+    def __lt__(self, other: _End) -> bool:
+        return self.rank < other.rank
 
 
 def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: SimpleQueue, rank: int,
           args: tuple) -> None:
+    end = _End(rank)
     try:
         if torch.get_num_threads() != cores:
             torch.set_num_threads(cores)
         with ExitStack() as stack:
             for mode in modes:
                 stack.enter_context(mode())
-            end = _End(fn(*args, **same), None)
+            end.result = fn(*args, **same)
     except BaseException as error:
-        end = _End(None, error)
-    done.put((rank, end))
+        end.error = error
+    done.put(end)
+    del end  # an error remembers this frame

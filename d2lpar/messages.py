@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from d2lpar.buffers import overlaps
+from d2lpar.buffers import overlaps, why_not_written
 from d2lpar.devices import run_on_devices
 from d2lpar.timing import Span, Stopwatch
 
@@ -98,7 +98,8 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
         into: where it arrives, of the same shapes; `parts` by default.
 
     Raises:
-        ValueError: if a rank sends or receives twice, or if one message writes what another reads or writes.
+        ValueError: before anything is sent, if a rank sends or receives twice, if one message writes what another
+            reads or writes, or if a part cannot be written or is of another shape or dtype.
     """
     into = parts if into is None else into
     _check_moves(parts, moves, into)
@@ -128,6 +129,11 @@ def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, i
         for rank, tensors in ((source, parts), (target, into)):
             if not (0 <= rank < len(tensors) and 0 <= c < len(tensors[rank])):
                 raise ValueError(f"move {(source, target, c)}: there is no part {c} on rank {rank}")
+        if problem := why_not_written(into[target][c]):
+            raise ValueError(f"move {(source, target, c)}: part {c} of rank {target} {problem}")
+        if parts[source][c].dtype != into[target][c].dtype:
+            raise ValueError(f"move {(source, target, c)}: {parts[source][c].dtype} is sent into "
+                             f"{into[target][c].dtype}")
         if parts[source][c].shape != into[target][c].shape:
             raise ValueError(f"move {(source, target, c)}: shape {tuple(parts[source][c].shape)} does not fit into "
                              f"{tuple(into[target][c].shape)}")

@@ -35,22 +35,19 @@ def distance(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
         return 0.0 if torch.equal(a, b) else far if far < inf else inf
 
     check_counterparts(ours, theirs)
-    pairs = [(a.detach().cpu(), b.detach().cpu()) for a, b in zip(ours, theirs)]
+    pairs = [(a.detach().cpu().double(), b.detach().cpu().double()) for a, b in zip(ours, theirs)]
     return max(relative(a, b) for a, b in pairs)
 
 
 def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
-    """Whether every tensor of every replica equals its counterpart in replica 0 exactly.
+    """Whether every tensor of every replica has the bits of its counterpart in replica 0.
 
-    NaN equals nothing. Raises ValueError if a tensor is missing.
+    NaN is never the same. Raises ValueError if a tensor is missing, or no replica is there.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_comparable(replicas)
     first, *others = replicas
-    for other in others:
-        check_counterparts(other, first)
-    return all(
-        torch.equal(p.cpu(), q.cpu()) for other in others for p, q in zip(other, first)
-    )
+    return all(equal_bits(p, q) for other in others for p, q in zip(other, first))
 
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
@@ -58,3 +55,17 @@ def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
     if not shapes[1] or shapes[0] != shapes[1]:
         raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")
+
+
+def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
+    """Raise ValueError unless there is a replica, and each has the tensors of the first."""
+    if len(replicas) == 0:
+        raise ValueError("there are no replicas to compare")
+    for other in replicas:
+        check_counterparts(other, replicas[0])
+
+
+def equal_bits(p: Tensor, q: Tensor) -> bool:
+    """Whether two tensors of one shape are of one dtype, the same in every bit, and without NaN."""
+    p, q = (x.detach().cpu().contiguous().reshape(-1) for x in (p, q))
+    return p.dtype == q.dtype and torch.equal(p, q) and torch.equal(p.view(torch.uint8), q.view(torch.uint8))

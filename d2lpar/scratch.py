@@ -6,7 +6,7 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from math import inf
+from sys import float_info
 
 import torch
 from d2l import torch as d2l
@@ -85,6 +85,7 @@ def sum_gradients(device_grads: Sequence[Sequence[Tensor]]) -> None:
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_same_lengths(device_grads)
     for grads in zip(*device_grads):  # the k gradients of one parameter
         allreduce(grads)
 
@@ -187,9 +188,16 @@ def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Se
                          "get_params makes replicas of their own")
 
 
+def check_same_lengths(device_tensors: Sequence[Sequence[Tensor]]) -> None:
+    """Raise ValueError unless every device has as many tensors as the others."""
+    lengths = [len(tensors) for tensors in device_tensors]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"every device needs as many tensors as the others, got {lengths}")
+
+
 def check_lr(lr: float) -> None:
     """Raise ValueError unless `lr` is a finite number that is not negative."""
-    if not 0 <= lr < inf:
+    if not isinstance(lr, int | float) or not 0 <= lr <= float_info.max:
         raise ValueError(f"the learning rate must be a finite number of at least 0, got {lr!r}")
 
 

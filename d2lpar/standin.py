@@ -17,7 +17,7 @@ def standin(is_train: bool, count: int) -> tuple[Tensor, Tensor]:
 
     Each class is a smooth random pattern, shifted, dimmed and covered with noise per image.
 
-    PyTorch draws, NumPy calculates: in one thread, as for the batches.
+    PyTorch draws, NumPy calculates: in one thread, as for the batches. The next call gives the very same tensors.
     """
     patterns = _blur(torch.rand(10, 28, 28, generator=torch.Generator().manual_seed(7)).numpy())
     chunks = [_standin_chunk(patterns, 1_000 * is_train + chunk) for chunk in range(-(-count // _CHUNK))]

@@ -384,6 +384,14 @@ def test_buffers_that_share_an_element_are_refused_before_anything_changes(algor
 
 
 @every_algorithm
+def test_what_is_no_tensor_is_named(algorithm):
+    x = torch.ones(2)
+    with pytest.raises(ValueError, match=r"entry 1 is no tensor but 3\.0"):
+        algorithm([x, 3.0])
+    assert (x == 1).all()
+
+
+@every_algorithm
 def test_the_overlap_error_names_the_entries(algorithm):
     x = torch.ones(2)
     with pytest.raises(ValueError, match="entries 1 and 3 overlap"):
@@ -480,7 +488,7 @@ def test_views_of_one_buffer_on_a_gpu_are_told_apart():
 EVEN, ODD, SHORT = Case(4, (12,)), Case(5, (13,)), Case(5, (3,))
 EVEN_ON_5 = Case(5, (20,))
 STRIDED, GAPS = Case(4, (3, 8), layouts=("every second", "transposed")), Case(4, (12,), layouts=("every second",))
-BUGS = [
+BUGS = [  # the bug, the traffic that it claims to have, and for each case the checks that catch it
     (museum.allreduce_unchecked, traffic.nothing, {EVEN: set(), ODD: set()}),  # but where two buffers are one
     (museum.allreduce_rebinding, traffic.nothing, {EVEN: {PLACE}, ODD: {PLACE}}),
     (museum.allreduce_whole, traffic.ring, {EVEN: {METER}, ODD: {METER}}),

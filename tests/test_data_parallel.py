@@ -542,6 +542,28 @@ def test_a_second_backward_through_one_output_is_refused():
     assert same(gradients(net), before)
 
 
+def test_a_buffer_that_a_failed_call_has_put_anew_is_the_old_one_again():
+    class Counting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(()))
+
+        def forward(self, X):
+            self.n = self.n + 1
+            if (X < 0).any():
+                raise ValueError("negative")
+            return X
+
+    net = Counting()
+    parallel, X = DataParallel(net, [CPU] * 2), rand(4, 2).abs()
+    parallel(X)
+    kept = net.n
+    X[3] = -1
+    with pytest.raises(ValueError, match="negative"):
+        parallel(X)
+    assert net.n is kept and net.n == 1
+
+
 def test_a_retained_graph_is_there_for_a_second_backward_and_no_third():
     net = mlp()
     out = DataParallel(net, [CPU] * 2)(rand(5, 6))

@@ -1,11 +1,14 @@
 """Tests of d2lpar.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
 
+import contextlib
+import gc
 import os
 import random
 import select
 import signal
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -119,6 +122,44 @@ def test_two_callers_at_once_do_not_block_each_other(monkeypatch):
 
 
 # Failure
+
+
+def test_a_thread_that_cannot_start_leaves_nothing_behind_and_the_next_call_works(monkeypatch):
+    started = []
+
+    class Refused(threading.Thread):
+        def start(self):
+            if self.name == "device-12":
+                raise RuntimeError("can't start new thread")
+            super().start()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", Refused)
+        with pytest.raises(RuntimeError, match="can't start"):
+            run_on_devices(started.append, range(14))
+    assert started == [], "no rank had begun"
+    assert run_on_devices(abs, range(14)) == list(range(14))
+
+
+def test_an_error_keeps_nothing_alive_when_it_is_gone():
+    class Thing:
+        pass
+
+    def fail(rank, thing):
+        raise KeyError(rank)
+
+    things = [Thing(), Thing()]
+    watch = [weakref.ref(thing) for thing in things]
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(KeyError):
+            run_on_devices(fail, range(2), things)
+        del things
+        time.sleep(0.1)  # the threads let go a moment later
+        assert [ref() for ref in watch] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_an_error_names_its_rank_and_comes_after_the_other_ranks_have_finished():
@@ -280,6 +321,14 @@ def test_a_replica_has_its_share_of_the_cores_and_everyone_else_what_they_had():
             assert new.submit(torch.get_num_threads).result() == 3, "every thread started later would be limited too"
     finally:
         torch.set_num_threads(caller)
+
+
+def test_of_two_shares_one_in_the_other_each_is_restored():
+    with cores_per_device(3):
+        with cores_per_device(2):
+            assert devices.device_cores() == 2
+        assert devices.device_cores() == 3
+    assert devices.device_cores() == 1
 
 
 def test_the_share_of_the_cores_is_restored_after_an_error():

@@ -1,5 +1,6 @@
 """Tests of d2lpar.interrupts, and the drill: Ctrl-C at random moments leaves every step taken everywhere or nowhere."""
 
+import math
 import os
 import random
 import signal
@@ -63,6 +64,12 @@ def test_without_an_interrupt_nothing_is_raised_and_results_come_through():
     assert uninterrupted()(lambda: 3)() == 3
 
 
+@pytest.mark.parametrize("patience", [0, -1, math.nan])
+def test_a_patience_for_no_interrupt_is_refused(patience):
+    with pytest.raises(ValueError, match=f"at least 1 interrupt, got {patience}"), uninterrupted(patience):
+        pass
+
+
 def test_of_two_blocks_the_outer_one_counts():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():
@@ -89,13 +96,39 @@ def test_the_third_interrupt_is_obeyed_at_once_and_raised_once():
     assert done == [1, 2]
 
 
+def test_after_the_third_interrupt_every_later_one_is_obeyed_and_the_handler_is_the_readers_again():
+    seen = []
+
+    def of_the_reader(number, frame):
+        seen.append(number)
+
+    signal.signal(signal.SIGINT, of_the_reader)
+    with uninterrupted():
+        for _ in range(5):
+            ctrl_c()
+        assert len(seen) == 3, "the third, the fourth and the fifth"
+    assert signal.signal(signal.SIGINT, signal.default_int_handler) is of_the_reader
+
+
+def test_within_a_block_without_end_to_its_patience_the_third_waits_too_and_outside_of_it_no_more():
+    done = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        with uninterrupted(math.inf):
+            for number in range(4):
+                ctrl_c()
+                done.append(number)
+        ctrl_c()
+        done.append("outside")
+    assert done == [0, 1, 2, 3]
+
+
 def test_a_reader_who_ignores_interrupts_or_has_a_handler_of_her_own_is_served_as_she_wants():
     seen = []
     signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
     with uninterrupted():
         ctrl_c()
         assert seen == []
-    assert seen == [signal.SIGINT]
+    assert seen == [signal.SIGINT] and signal.getsignal(signal.SIGINT).__name__ == "<lambda>"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with uninterrupted():
         ctrl_c()

@@ -112,7 +112,7 @@ def test_every_picture_has_words_and_a_caption(path):
                 assert len(output.metadata["image/svg+xml"]["alt"]) > 40
                 assert cell.metadata["mystnb"]["figure"]["caption"].endswith(".")
             assert "image/png" not in output.get("data", {}), "figures are SVG"
-    assert pictures
+    assert pictures, "every chapter has a figure"
 
 
 @every_notebook

@@ -58,6 +58,8 @@ ONES, NAN = torch.ones(3), torch.full((3,), torch.nan)
     ([ONES], [0 * ONES], torch.inf),
     ([0 * ONES], [0 * ONES], 0.0),
     ([0 * ONES], [ONES], 1.0),
+    ([ONES * 1e-30 * 2], [ONES * 1e-30], 1.0),
+    ([ONES * 1e30 * 2], [ONES * 1e30], 1.0),
 ])
 def test_nan_is_infinitely_far_and_zero_is_at_no_distance_from_zero(ours, theirs, far):
     assert distance(ours, theirs) == far
@@ -65,6 +67,17 @@ def test_nan_is_infinitely_far_and_zero_is_at_no_distance_from_zero(ours, theirs
 
 def test_nan_has_the_bits_of_nothing():
     assert not same_bits([[ONES, NAN], [ONES, NAN]])
+
+
+@pytest.mark.parametrize("x, y", [(ONES, ONES.double()), (torch.tensor(0.0), torch.tensor(-0.0)),
+                                  (torch.ones(2, dtype=torch.int64), torch.ones(2))])
+def test_equal_numbers_of_other_bits_are_not_the_same(x, y):
+    assert not same_bits([[x], [y]]) and same_bits([[x], [x.clone()]])
+
+
+def test_no_replicas_have_nothing_in_common():
+    with pytest.raises(ValueError, match="no replicas to compare"):
+        same_bits([])
 
 
 @pytest.mark.parametrize("ours, theirs", [([ONES], [ONES, ONES]), ([ONES, ONES], [ONES]), ([], []), ([], [ONES]),

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import io
 import itertools
 import linecache
 import os
@@ -112,9 +113,14 @@ def sleep_on():
     time.sleep(1000)
 
 
+def children(folder):
+    return [int(path.read_text()) for path in folder.glob("child *") if path.read_text()]
+
+
 def start_a_child(rank, folder, then):
     child = subprocess.Popen(["sleep", "1000"])
     Path(folder, f"child {rank}").write_text(str(child.pid))
+    until(lambda: len(children(folder)) == 2)  # or the end of one rank would end the other before it has one
     then()
     return "done"
 
@@ -175,6 +181,26 @@ def test_what_rank_0_prints_is_shown_at_once_and_the_others_when_all_is_done(tmp
     run_ranks(print_and_wait, 2, tmp_path / "seen", timeout_s=WAIT_S)
     assert capsys.readouterr().out == "".join(f"rank {rank}: {line}\n" for rank in range(2)
                                               for line in ("first", "second, not yet finished"))
+
+
+def print_a_bar(rank):
+    print("\r 0%|   |\r50%|## |\rdone: é")
+
+
+def test_of_an_overwritten_line_the_last_state_is_shown_also_where_letters_are_missing(monkeypatch):
+    page = io.TextIOWrapper(io.BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", page)
+    run_ranks(print_a_bar, 1)
+    page.flush()
+    assert page.buffer.getvalue() == b"rank 0: done: \\xe9\n"
+
+
+def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_a_function_defined_anywhere_takes_along_what_it_uses():
@@ -240,10 +266,6 @@ def alive(process):
 
 def give_up():
     raise KeyError("enough")
-
-
-def children(folder):
-    return [int(path.read_text()) for path in folder.glob("child *")]
 
 
 @pytest.mark.parametrize("then", [bool, give_up, sleep_on, partial(os._exit, 9), hold_the_interpreter],
@@ -360,12 +382,13 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
     (names, 1.5, (), 1, r"at least 1, got 1\.5"),
     (names, True, (), 1, "at least 1, got True"),
     (names, "2", (), 1, "at least 1, got '2'"),
-    (names, 2, (), 0, "greater than 0, got 0"),
-    (names, 2, (), -2.5, r"greater than 0, got -2\.5"),
-    (names, 2, (), float("nan"), "greater than 0, got nan"),
-    (names, 2, (), float("inf"), "greater than 0, got inf"),
+    (names, 2, (), 0, "greater than 0 .* got 0"),
+    (names, 2, (), -2.5, r"greater than 0 .* got -2\.5"),
+    (names, 2, (), float("nan"), "greater than 0 .* got nan"),
+    (names, 2, (), float("inf"), "greater than 0 .* got inf"),
     ("names", 2, (), 1, "run a function, got 'names'"),
-    (names, 2, (), "3", "greater than 0, got '3'"),
+    (names, 2, (), "3", "greater than 0 .* got '3'"),
+    (names, 2, (), 1e300, "greater than 0 .* got 1e.300"),
     (names, 2, (threading.Lock(),), 1, r"can be pickled: .*lock"),
 ])
 def test_bad_input_is_named_before_any_process_starts(fn, world_size, args, timeout_s, words, monkeypatch):

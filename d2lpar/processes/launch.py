@@ -26,9 +26,10 @@ from typing import IO, Any
 import cloudpickle
 
 from d2lpar.devices import device_cores
-from d2lpar.interrupts import uninterrupted
+from d2lpar.interrupts import Waiting, uninterrupted
 
 _LOOK_S = 0.02  # the caller looks this often for news
+_FOREVER_S = 1e9  # some thirty years
 _GRACE_S = 1.0  # between asking a process to end and killing it
 _HERE = Path(__file__).parent
 
@@ -42,8 +43,8 @@ def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.
 
     The group's backend is NCCL where each rank can have a GPU of its own, which is then its current device, and
     otherwise Gloo, with the share of the cores that a virtual device has. Blocks until all ranks have finished. What
-    rank 0 prints is shown at once, what the others print when all have ended, in rank order. Arguments and results are
-    pickled: tensors travel by value.
+    Python prints on rank 0 is shown at once, that of the others when all have ended, in rank order. Arguments and
+    results are pickled: tensors travel by value.
 
     When it returns or raises, no rank is left and no process that a rank has started (but for those that have left
     the rank's process group, as daemons do). On Linux and macOS that also holds if the caller is killed.
@@ -60,29 +61,32 @@ def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.
         TimeoutError: after `timeout_s`, with where the ranks stood that had not finished.
     """
     _check(fn, world_size, timeout_s)
-    call = _pickle_call(fn, args)
     deadline = time.monotonic() + timeout_s
-    with TemporaryDirectory(prefix="d2lpar-") as folder:
+    call = _pickle_call(fn, args)
+    # an interrupt is looked for where there is time for it, so that it never finds a process that nobody knows of
+    with uninterrupted(math.inf) as waiting, TemporaryDirectory(prefix="d2lpar-") as folder:
         Path(folder, "call").write_bytes(call)
         processes: list[_Process] = []
-        keeper = None
+        keeper = _start_keeper(folder)
         try:
-            with uninterrupted():  # no process that nobody knows of
-                keeper = _start_keeper(folder)
             for rank in range(world_size):
+                _leave_if_interrupted(waiting)
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
-                with uninterrupted():
-                    processes.append(_Process(rank, world_size, folder, timeout_s))
-                    _input_of(keeper).write(b"%d\n" % processes[-1].pid)
-            _wait_for_results(processes, deadline, timeout_s)
+                processes.append(_Process(rank, world_size, folder, timeout_s))
+                _input_of(keeper).write(b"%d\n" % processes[-1].pid)
+            _wait_for_results(processes, deadline, timeout_s, waiting)
             _release(processes)
             return [process.result() for process in processes]
         finally:
-            with uninterrupted(math.inf):  # it takes a second or two
-                _end(processes, keeper)
-                for process in processes:
-                    process.show_prints()
+            _end(processes, keeper)
+            for process in processes:
+                process.show_prints()
+
+
+def _leave_if_interrupted(waiting: Waiting | None) -> None:
+    if waiting is not None and waiting.count:
+        raise KeyboardInterrupt
 
 
 class _Process:
@@ -111,13 +115,15 @@ class _Process:
         return Path(f"{self._prefix}{what}")
 
     def text(self, what: str) -> str:
-        return self.file(what).read_text("utf-8", "replace") if self.file(what).exists() else ""
+        return self.file(what).read_bytes().decode("utf-8", "replace") if self.file(what).exists() else ""
 
     def show_prints(self, unfinished: bool = True) -> None:
         """Print what is new, the last line only if it is finished or nothing more will come."""
         *lines, last = self.text("printed")[self._shown:].split("\n")
+        encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
         for line in [*lines, *[last] * (unfinished and bool(last))]:
-            print(f"{self.name}: {line}", flush=True)
+            left = line.rstrip("\r").rpartition("\r")[2]  # of a line that was overwritten, such as a bar's
+            print(f"{self.name}: {left}".encode(encoding, "backslashreplace").decode(encoding), flush=True)
             self._shown += len(line) + 1
 
     def result(self) -> Any:
@@ -132,7 +138,10 @@ class _Process:
             return self._process.poll() is not None
         if self._process.returncode is not None:
             return True
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # it was reaped at once, because this program ignores SIGCHLD
+            return True
 
     def release(self) -> None:
         with suppress(OSError):  # one that died after its result was in
@@ -143,7 +152,9 @@ class _Process:
             os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """Kill the process and all that it has started."""
+        """Kill the process and all that it has started, unless it is reaped: then its number may be another's."""
+        if self._process.returncode is not None:
+            return
         with suppress(OSError):
             os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._process.kill()
 
@@ -160,8 +171,10 @@ class _Process:
         return f"{self.name} {how} before fn had returned{why}\n\n{self.text('log')[-2000:]}".rstrip()
 
 
-def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s: float) -> None:
+def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s: float,
+                      interrupts: Waiting | None) -> None:
     while waiting := [process for process in processes if not process.file("result").exists()]:
+        _leave_if_interrupted(interrupts)
         processes[0].show_prints(unfinished=False)
         failed = [process for process in waiting if process.file("error").exists()]
         if failed:
@@ -228,8 +241,9 @@ def _check(fn: Callable, world_size: int, timeout_s: float) -> None:
         raise ValueError(f"ranks run a function, got {fn!r}")
     if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
         raise ValueError(f"the number of ranks must be a whole number of at least 1, got {world_size!r}")
-    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < math.inf:
-        raise ValueError(f"the time-out must be a finite number of seconds greater than 0, got {timeout_s!r}")
+    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < _FOREVER_S:
+        raise ValueError(f"the time-out must be a number of seconds greater than 0 and below {_FOREVER_S:.0e}, "
+                         f"got {timeout_s!r}")
 
 
 def _pickle_call(fn: Callable, args: tuple) -> bytes:

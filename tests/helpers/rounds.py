@@ -19,6 +19,10 @@ def refused():
     yield "a rank sends two parts", numbers([1, 2], [3, 4], [5, 6]), [(0, 1, 0), (0, 2, 1)], None, "rank 0 sends two"
     yield "a rank receives twice", numbers([1], [2], [4]), [(0, 2, 0), (1, 2, 0)], None, "rank 2 receives two messages"
     yield "two parts", numbers([1, 2], [3, 4], [5, 6]), [(1, 0, 0), (2, 0, 1)], None, "rank 0 receives two"
+    yield "another dtype", [[torch.ones(2)], [torch.ones(2)], [torch.ones(2)], [torch.ones(2).int()]], [
+        (0, 1, 0), (2, 3, 0)], None, "move .2, 3, 0.: torch.float32 is sent into torch.int32"
+    yield "one place for several elements", [[torch.ones(2)], [torch.ones(1).expand(2)]], [(0, 1, 0)], None, (
+        "part 0 of rank 1 is an expanded tensor")
     places = [[base[:2]], [torch.ones(2)], [base[1:3]], [torch.ones(2)]]
     yield "two messages into one place", [[torch.ones(2)] for _ in range(4)], [(1, 0, 0), (3, 2, 0)], places, (
         "moves .1, 0, 0. and .3, 2, 0. write into one place")
