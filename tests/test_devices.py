@@ -222,6 +222,12 @@ def forked(fn):
 
 
 @forks
+def test_a_child_forked_while_somebody_starts_a_call_does_not_wait_for_its_end():
+    with devices._calls_lock, forked(lambda say: say(run_on_devices(abs, [-1, -2]))) as (_, hear):
+        assert hear() == "[1, 2]"
+
+
+@forks
 def test_a_forked_child_starts_threads_of_its_own_and_the_parent_keeps_its():
     before = run_on_devices(lambda rank: threading.get_ident(), range(2))
     with forked(lambda say: say(run_on_devices(abs, [-1, -2]))) as (_, hear):

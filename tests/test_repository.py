@@ -67,6 +67,13 @@ def test_the_licence_says_what_it_applies_to_and_is_there_in_full(root: Path) ->
     assert re.findall(r"^Section (\d) -- ", legal_code, re.M) == list("12345678")
 
 
+CLAUSES = {  # word for word: the two licences are easily exchanged
+    "README.md": "The code is under the MIT licence, the text and the figures are under CC BY-SA 4.0.\n",
+    "CONTRIBUTING.md": "the MIT licence for code and CC BY-SA 4.0 for text and figures (",
+    "book/authors.md": "MIT for the code and CC BY-SA 4.0 for text and figures, as in",
+}
+
+
 @pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CITATION.cff", "_config.yml", "pyproject.toml",
                                    "book/authors.md"])
 def test_every_place_that_names_the_licences_names_the_same(place: str, root: Path) -> None:
@@ -80,7 +87,7 @@ def test_every_place_that_names_the_licences_names_the_same(place: str, root: Pa
         footer = yaml.safe_load(text)["html"]["extra_footer"]
         assert "Code: MIT" in footer and "Text and figures:" in footer and f'"{DEED}">CC BY-SA 4.0<' in footer
     else:
-        assert re.search(r"MIT\b.*\bcode\b|\bcode\b.*\bMIT\b", text) and "CC BY-SA 4.0" in text and "LICENSE" in text
+        assert CLAUSES[place] in text and "LICENSE" in text
 
 
 def test_one_name_holds_the_copyright(root: Path) -> None:
