@@ -11,18 +11,23 @@ from torch import Tensor
 _CHUNK = 1000  # stand-in images per seed, so that a prefix of a larger set is the smaller set
 
 
-@cache
 def standin(is_train: bool, count: int) -> tuple[Tensor, Tensor]:
     """The first `count` images (count, 1, 28, 28) and labels (count,), as uint8.
 
     Each class is a smooth random pattern, shifted, dimmed and covered with noise per image.
 
-    PyTorch draws, NumPy calculates: in one thread, as for the batches. The next call gives the very same tensors.
+    PyTorch draws, NumPy calculates and copies: in one thread, as for the batches.
     """
+    images, labels = _made(is_train, count)
+    return torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
+
+
+@cache
+def _made(is_train: bool, count: int) -> tuple[np.ndarray, np.ndarray]:
     patterns = _blur(torch.rand(10, 28, 28, generator=torch.Generator().manual_seed(7)).numpy())
     chunks = [_standin_chunk(patterns, 1_000 * is_train + chunk) for chunk in range(-(-count // _CHUNK))]
     images, labels = (np.concatenate(parts)[:count] for parts in zip(*chunks))
-    return torch.from_numpy(images), torch.from_numpy(labels)
+    return images, labels
 
 
 def _standin_chunk(patterns: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -834,6 +834,14 @@ def one_core():
     torch.set_num_threads(cores)
 
 
+def test_what_is_done_to_the_stand_in_does_not_stay(monkeypatch):
+    monkeypatch.setenv("D2LPAR_DATA", "none")
+    first, _ = load_data_fashion_mnist(4, 8, 4)
+    before = first.images.clone()
+    first.images.zero_()
+    assert torch.equal(load_data_fashion_mnist(4, 8, 4)[0].images, before)
+
+
 def test_the_stand_in_has_the_form_of_the_data_and_says_what_it_is(capsys):
     train_iter, test_iter = load_data_fashion_mnist(256)
     assert (len(train_iter), len(test_iter)) == (14, 8)
@@ -859,7 +867,7 @@ def test_real_images_take_the_mark_of_the_stand_in_away(real, monkeypatch, capsy
 def test_a_smaller_stand_in_is_the_front_of_a_larger_one_and_the_same_each_time(is_train):
     images, labels = standin.standin(is_train, 2500)
     for count in (1, 1000, 1001, 2500):
-        standin.standin.cache_clear()
+        standin._made.cache_clear()
         fewer_images, fewer_labels = standin.standin(is_train, count)
         assert torch.equal(fewer_images, images[:count]) and torch.equal(fewer_labels, labels[:count])
 
@@ -871,10 +879,10 @@ def test_training_and_test_images_of_the_stand_in_are_different_ones():
 
 
 def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_it():
-    standin.standin.cache_clear()
+    standin._made.cache_clear()
     torch.manual_seed(1)
     first = standin.standin(True, 10)[0]
-    standin.standin.cache_clear()
+    standin._made.cache_clear()
     torch.manual_seed(2)
     before = torch.get_rng_state()
     assert torch.equal(standin.standin(True, 10)[0], first)
