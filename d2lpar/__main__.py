@@ -13,7 +13,7 @@ def main() -> None:
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
-    options.add_argument("--quick", action="store_true", help="fewer rows and rounds (20 seconds)")
+    options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
     options.add_argument("--json", nargs="?", const="-", metavar="FILE",
                          help="write JSON into FILE too, or print it instead of the table")
     args = parser.parse_args()

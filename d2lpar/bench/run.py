@@ -27,7 +27,7 @@ QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
 
 
 def bench(quick: bool = False) -> Report:
-    """Measure everything, saying on stderr what: two minutes on two cores, a third of a minute if `quick`.
+    """Measure everything, saying on stderr what: two minutes on two cores, half a minute if `quick`.
 
     Raises:
         DataError: before anything is measured, if the data cannot be used.

@@ -47,7 +47,8 @@ def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.
     results are pickled: tensors travel by value.
 
     When it returns or raises, no rank is left and no process that a rank has started (but for those that have left
-    the rank's process group, as daemons do). On Linux and macOS that also holds if the caller is killed.
+    the rank's process group, as daemons do). On Linux and macOS that also holds if the caller is killed, but for a rank
+    that it was starting in that very moment.
 
     Args:
         fn: any function, also one that is defined in a notebook.
