@@ -1,4 +1,4 @@
-"""Before any test or kernel: what the reader has set for matplotlib, IPython and Python stays outside."""
+"""Before any test or kernel: what the reader has set stays outside, and how many processes share the work."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 VENV = Path(__file__).resolve().parent / ".venv"
+SHARE_THE_SITE = {f"tests/test_{name}.py" for name in ("browser", "pages", "repository", "site")}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,3 +29,25 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """All tests: a process per core, four at most. Some that are named: none, because starting one takes seconds."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return min(os.cpu_count() or 1, 4) if everything else 0
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What belongs together stays in one process: the cells of a notebook, and the tests that share the built site."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.endswith(".ipynb"):
+                return file
+            return "site" if file in SHARE_THE_SITE else nodeid
+
+    return Together(config, log)

@@ -474,9 +474,9 @@ def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():
     assert (outs[1] - mlp()(X)).norm() > 0.01
 
 
-def test_200_steps_give_the_same_bits_again_and_in_another_process():
+@pytest.mark.slow
+def test_200_steps_give_the_same_bits_in_another_process():
     here = train_200_steps()
-    assert train_200_steps() == here
     script = "from helpers.long_training import train_200_steps; print(train_200_steps())"
     there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
     assert there.stdout.strip() == here, there.stderr

@@ -207,7 +207,7 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(an
 def test_the_script_of_a_chapter_runs(path, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
-    fewer_images = "import runpy, sys, d2lpar.official_files as d; d.NUM_TRAIN, d.NUM_TEST = 1024, 512; runpy.run_path(sys.argv[1], run_name='__main__')"
+    fewer_images = "import runpy, sys, d2lpar.official_files as d; d.NUM_TRAIN, d.NUM_TEST = 300, 100; runpy.run_path(sys.argv[1], run_name='__main__')"
     run = subprocess.run([sys.executable, "-c", fewer_images, script], cwd=tmp_path, capture_output=True, text=True,
                          env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=300)
     assert run.returncode == 0, run.stderr

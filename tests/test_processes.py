@@ -198,7 +198,7 @@ def test_of_an_overwritten_line_the_last_state_is_shown_also_where_letters_are_m
 def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2
+        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2, "a child of a rank finds no pipe of ours on its input"
     finally:
         signal.signal(signal.SIGCHLD, before)
 
@@ -215,10 +215,6 @@ def test_a_function_defined_anywhere_takes_along_what_it_uses():
     first, second = run_ranks(lambda rank, x: Pair(helper(rank), x), 2, "y")
     assert (first.both, second.both) == ((100, "y"), (101, "y"))
     assert type(first) is Pair, "what comes back is of the very class"
-
-
-def test_children_of_a_rank_find_no_pipe_of_ours_on_their_input():
-    assert run_ranks(ask_its_input, 1) == [(b"", "")]
 
 
 # Failure
@@ -252,6 +248,7 @@ def test_a_rank_that_dies_is_named_and_not_the_peers_that_lose_it(how, words):
         run_ranks(die, 2, how)
 
 
+@pytest.mark.slow
 def test_a_rank_that_dies_for_want_of_room_is_told_so(monkeypatch):
     monkeypatch.setattr(launch.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
     with pytest.raises(RankError, match="^rank 1 was killed by SIGKILL before fn had returned\n\nthe disk .* is full"):
@@ -268,6 +265,7 @@ def give_up():
     raise KeyError("enough")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("then", [bool, give_up, sleep_on, partial(os._exit, 9), hold_the_interpreter],
                          ids=["returns", "raises", "is ended after a time-out", "dies", "cannot even hear"])
 def test_a_child_of_a_rank_ends_with_it(then, tmp_path, monkeypatch):
@@ -303,6 +301,7 @@ def when(condition, then):
                            else time.sleep(s))
 
 
+@pytest.mark.slow
 def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_path, monkeypatch):
     # the time is out when all are where they stay, however long this machine takes to start them
     def all_are_there():

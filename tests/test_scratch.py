@@ -79,7 +79,7 @@ def distance(a, b):
 @pytest.mark.parametrize("step, dtype, bound", [
     (train_batch, torch.float64, 1e-12),
     (train_batch, torch.float32, 1e-4),
-    (train_batch_loop, torch.float64, 1e-12),
+    pytest.param(train_batch_loop, torch.float64, 1e-12, marks=pytest.mark.slow),
     pytest.param(train_batch_loop, torch.float32, 1e-4, marks=pytest.mark.slow),
 ])
 @pytest.mark.parametrize("k", range(1, 9))
