@@ -1,11 +1,13 @@
 """What the site needs beyond jupyter-book.
 
 Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables
-of the machines and of the bench, the buttons that need the repository's address, no thebe.
+of the machines and of the bench, the buttons that need the repository's address, no thebe, chapters' numbers, and
+numbers of exercises and figures that are those of JupyterLab.
 """
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -17,6 +19,7 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
@@ -101,6 +104,38 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree: no
         return "sphinx-thebe" in str(script) or "THEBE_JS_URL" in getattr(script, "attributes", {}).get("body", "")
 
     context["script_files"][:] = [script for script in context["script_files"] if not is_thebe(script)]
+
+
+def numbered_title(app: Sphinx, page: str) -> str:
+    """The title of a page, after its number if it is a chapter."""
+    number = app.env.toc_secnumbers.get(page, {}).get("", ())
+    return " ".join([*map(str, number), app.env.titles[page].astext()])
+
+
+def number_titles(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Sphinx gives chapters their numbers in headings and in the sidebar; here also where else a page is named."""
+    if page in app.env.titles:
+        _, before, after = app.builder.relations[page]
+        for where, named in (("prev", before), ("next", after)):
+            if named:
+                context[where]["title"] = html.escape(numbered_title(app, named))
+        context["title"] = context["pagetitle"] = html.escape(numbered_title(app, page))
+
+
+def count_on_each_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Exercise 3 of a chapter is Exercise 3 in JupyterLab, which knows no chapters."""
+    for kinds in env.toc_fignumbers.values():
+        for numbers in kinds.values():
+            numbers.update({name: number[-1:] for name, number in numbers.items()})
+    return []
+
+
+def mend_signatures(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Long signatures have a line per parameter, which Sphinx writes as a list of definitions without terms."""
+    def mended(found: re.Match) -> str:
+        return re.sub(r"<(/?)d[ld]>", r"<\1div>", found[0]).replace("<div>", '<div class="sig-params">', 1)
+
+    context["body"] = re.sub(r'<dl>\n<dd><em class="sig-param.*?</dl>', mended, context.get("body", ""), flags=re.S)
 
 
 def keep_alt_texts() -> None:
@@ -199,6 +234,9 @@ def setup(app: Sphinx) -> dict:
     app.connect("html-page-context", add_script_button, priority=900)  # after the theme has made its buttons
     app.connect("html-page-context", mend_launch_buttons, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", number_titles, priority=900)
+    app.connect("html-page-context", mend_signatures)
+    app.connect("env-get-updated", count_on_each_page, priority=900)  # after Sphinx has counted
     app.connect("build-finished", copy_mathjax)
     app.connect("build-finished", write_scripts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,68 @@
+"""The texts that the search page looks through: each section, API entry and explained word, with its address.
+
+They are written as a script, not as data to fetch: a browser forbids a site opened from the disk to fetch anything.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx_exercise.nodes import solution_node
+
+from book_ext import numbered_title
+
+LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.system_message, nodes.title,
+            nodes.term, addnodes.index, addnodes.desc_signature, solution_node)
+
+
+def found_at(node: nodes.Node) -> tuple[str, str] | None:
+    """The anchor and the title under which a search shows what is in this node; None if it is a part of another's."""
+    if isinstance(node, nodes.section) and isinstance(node[0], nodes.title):  # that of an exercise has no title
+        return node["ids"][0], node[0].astext()
+    if isinstance(node, addnodes.desc) and (ids := node[0]["ids"]):
+        return ids[0], ids[0].removeprefix("d2lpar.")
+    if isinstance(node, nodes.definition_list_item) and (ids := node[0]["ids"]):
+        return ids[0], node[0].astext()
+    return None
+
+
+def text_of(node: nodes.Node, env: BuildEnvironment) -> str:
+    """The words of a node, without those that are found elsewhere, and without pictures and outputs of many formats."""
+    if isinstance(node, nodes.Text):
+        return str(node)
+    if isinstance(node, LEFT_OUT) or node.get("nb_element") == "mime_bundle":
+        return ""
+    if isinstance(node, addnodes.pending_xref) and node["reftype"] == "ref" and not node["refexplicit"]:
+        return env.domains["std"].labels.get(node["reftarget"], ("", "", node.astext()))[2]
+    glue = "" if isinstance(node, nodes.TextElement) else " "
+    return glue.join(text_of(child, env) for child in node.children if found_at(child) is None)
+
+
+def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str]]:
+    """Anchor, title and text of all that a search can find on a page, in its order."""
+    for node in env.get_doctree(page).findall():
+        if found := found_at(node):
+            yield *found, re.sub(r"\s+", " ", text_of(node, env)).strip()
+
+
+def write_texts(app: Sphinx, error: Exception | None) -> None:
+    if error or app.builder.format != "html":
+        return
+    pages = []
+    for page in sorted(app.env.found_docs, key=lambda page: (not page.startswith("notebooks/"), page)):
+        title = ("API: " if page.startswith("book/api/") else "") + numbered_title(app, page)
+        pages.append([app.builder.get_target_uri(page), title, [*parts_of(page, app.env)]])
+    Path(app.outdir, "_static", "search_texts.js").write_text(
+        f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False)};\n", "utf8")
+
+
+def setup(app: Sphinx) -> dict:
+    app.connect("build-finished", write_texts)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
