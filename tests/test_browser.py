@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, sync_playwright
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,12 @@ def page(browser: Browser) -> Iterator[Page]:
 def visit(page: Page, file: Path) -> None:
     page.goto(file.as_uri(), wait_until="load")
     page.evaluate("() => window.MathJax?.startup?.promise")
+
+
+def violations(page: Page, options: dict, part: str = "html") -> list[str]:
+    """The rules of axe, a checker of accessibility, that this part of the page breaks, each with its first offender."""
+    results = Axe().run(page, context=part, options=options).response["violations"]
+    return [f"{rule['id']}: {rule['nodes'][0]['html'][:100]}" for rule in results]
 
 
 def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(page: Page, pages: list[Path]) -> None:
@@ -91,12 +98,37 @@ def test_the_address_that_make_book_prints_leads_to_the_first_page(page: Page, s
     assert page.locator(".bd-article h1").is_visible()
 
 
-def test_the_search_finds_a_word_of_a_chapter(page: Page, site: Path) -> None:
+def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: Path) -> None:
     visit(page, site / "book" / "index.html")
     page.keyboard.press("Control+k")
-    page.keyboard.type("allreduce")
+    page.keyboard.type("ring")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#search-results li a[href*='notebooks/']")  # the results come one by one
+    first = page.locator("#search-results li").first
+    assert first.locator("a").inner_text() == "Fewer bytes: a ring"
+    assert first.locator("span").inner_text() == "3 What does the sum cost?"
+    assert first.locator("mark").first.inner_text() == "ring"
+    first.locator("a").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/notebooks/03_allreduce.html#*", wait_until="load")
+    assert page.get_by_role("heading", name="Fewer bytes: a ring").bounding_box()["y"] < 300
+    page.wait_for_function("CSS.highlights.get('searched').size > 1")
+
+
+def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page: Page, site: Path) -> None:
+    for query, wanted in (("rings", "Fewer bytes: a ring"), ("RING", "Fewer bytes: a ring"), ("allreduce_ring", "collectives.allreduce_ring")):
+        page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
+        assert wanted in page.locator("#search-results li a").all_inner_texts(), query
+    page.goto((site / "search.html").as_uri() + "?q=raining")
+    assert page.locator("#search-results li").count() == 0
+    assert page.get_by_role("status").inner_text().startswith("Nothing found for “raining”")
+
+
+def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> None:
+    page.goto((site / "search.html").as_uri())
+    pages = page.evaluate("SEARCH_TEXTS.map(([file, , parts]) => [file, parts.map(([anchor]) => anchor)])")
+    lost = [f"{file}#{anchor}" for file, anchors in pages for text in [(site / file).read_text("utf8")]
+            for anchor in anchors if f'id="{anchor}"' not in text]
+    assert len(pages) > 30 and lost == []
 
 
 def test_formulas_are_typeset_everywhere(page: Page, pages: list[Path]) -> None:
@@ -108,6 +140,29 @@ def test_formulas_are_typeset_everywhere(page: Page, pages: list[Path]) -> None:
         assert page.locator(".bd-article mjx-container").count() >= wanted, file.name
         assert page.locator("mjx-merror").count() == 0, file.name
     assert formulas > 0
+
+
+def test_no_page_breaks_a_rule_of_accessibility(page: Page, pages: list[Path]) -> None:
+    options = {"resultTypes": ["violations"],
+               "rules": {"color-contrast": {"enabled": False},  # slow: below
+                         "label-content-name-mismatch": {"enabled": True}}}
+    broken = {}
+    for file in pages:
+        if file.parent.name != "api" or file.stem == "timing":  # the pages of the modules are all alike
+            visit(page, file)
+            if found := violations(page, options):
+                broken[file.name] = found
+    assert broken == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_exercises_and_search_results_have_contrast(browser: Browser, site: Path, theme: str) -> None:
+    page = browser.new_page(color_scheme=theme)
+    for address, part in (("notebooks/03_allreduce.html", ".exercise"), ("search.html?q=ring", "#search-results")):
+        page.goto(f"{site.as_uri()}/{address}", wait_until="load")
+        page.wait_for_selector(part)
+        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}, part) == []
+    page.close()
 
 
 def test_the_keyboard_opens_and_closes_every_solution(page: Page, site: Path, chapters: list[Path]) -> None:
@@ -133,6 +188,50 @@ def test_the_tab_key_reaches_the_buttons_and_the_navigation(page: Page, site: Pa
         reached.add(page.evaluate("document.activeElement.className + ' ' + (document.activeElement.href || '')"))
     for wanted in ("theme-switch-button", "search-button", "setup.html", "dropdown-toggle"):
         assert any(wanted in name for name in reached), wanted
+
+
+def test_the_tab_key_stops_at_no_formula_and_shows_every_place_where_it_stops(page: Page, site: Path) -> None:
+    visit(page, site / "book" / "api" / "models.html")  # few stops, of all kinds
+    page.wait_for_function("!document.querySelector('mjx-container[tabindex]')")
+    stops = 0
+    while True:
+        page.keyboard.press("Tab")
+        name, style = page.evaluate("""() => {
+          const e = document.activeElement, s = getComputedStyle(e);
+          return [e === document.body ? "" : e.outerHTML.slice(0, 80),
+                  s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 1 || / [2-9]px /.test(s.boxShadow)]; }""")
+        if not name:
+            break
+        stops += 1
+        assert style or "form-control" in name, name
+    assert stops > 40
+
+
+def test_every_icon_is_drawn_by_a_font_that_is_there(page: Page, site: Path, chapters: list[Path]) -> None:
+    visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
+    page.get_by_role("button", name="Download this page").click()
+    page.evaluate("document.fonts.ready")
+    bare = page.evaluate("""() => [...document.querySelectorAll('i[class*="fa"]')].filter(e => e.offsetParent && (
+      getComputedStyle(e, '::before').content === 'none' || e.getBoundingClientRect().width < 5
+      || !document.fonts.check(`${getComputedStyle(e).fontWeight} 16px ${getComputedStyle(e).fontFamily}`)
+    )).map(e => e.className)""")
+    assert bare == []
+    assert page.evaluate("[...document.fonts].filter(f => /Awesome/.test(f.family) && f.status === 'loaded').length") == 2
+
+
+def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser, site: Path) -> None:
+    page = browser.new_page(color_scheme="dark")
+    visit(page, site / "notebooks" / "03_allreduce.html")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 700, "height": 900})
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert all(answer.is_visible() for answer in page.locator(".solution.dropdown pre").all())
+    cut = page.evaluate("[...document.querySelectorAll('.bd-article pre')].filter(e => e.scrollWidth > e.clientWidth + 1).length")
+    assert cut == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.close()
 
 
 def test_a_chapter_offers_its_script_in_the_download_menu(page: Page, site: Path, chapters: list[Path]) -> None:

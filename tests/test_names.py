@@ -33,8 +33,10 @@ def programs(root: Path) -> dict[str, ast.Module]:
 
 
 def listed(root: Path) -> list[str]:
-    """The modules on the API page, in its order."""
-    return re.findall(r"^\.\. automodule:: (\S+)$", (root / "book" / "api.md").read_text("utf8"), re.M)
+    """The modules on the API page, each with a few words on what it is for, in the order of the page."""
+    lines = re.findall(r"^- \[`(\S+)`\]\(api/(\S+)\.md\): .+\.$", (root / "book" / "api.md").read_text("utf8"), re.M)
+    assert [name for name, page in lines if name != page] == []
+    return [f"d2lpar.{name}" for name, _ in lines]
 
 
 def is_private(name: str) -> bool:
@@ -96,9 +98,13 @@ def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
 
 def test_every_module_stands_on_the_api_page_once(root: Path) -> None:
     packages = {module for module in modules(root) if root.joinpath(*module.split(".")).is_dir()}
-    assert set(listed(root)) ^ (set(modules(root)) - packages - UNLISTED) == set(), "there or on the page, but not both"
-    text = (root / "book" / "api.md").read_text("utf8")
-    assert re.findall(r"^## `(.*)`$", text, re.M) == [module.removeprefix("d2lpar.") for module in listed(root)]
+    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - UNLISTED)
+
+
+def test_every_module_on_the_api_page_has_a_page_of_its_own(root: Path) -> None:
+    there = {page.stem: page.read_text("utf8") for page in (root / "book" / "api").iterdir()}
+    names = [module.removeprefix("d2lpar.") for module in listed(root)]
+    assert there == {name: f"# `{name}`\n\n```{{eval-rst}}\n.. automodule:: d2lpar.{name}\n```\n" for name in names}
 
 
 def test_a_package_only_passes_on_what_its_modules_define(root: Path) -> None:

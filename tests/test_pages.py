@@ -143,36 +143,39 @@ def test_references_are_in_order_and_each_has_its_year_and_says_what_it_is_for(r
 
 
 @pytest.mark.slow
-def test_every_public_function_is_on_the_api_page(root: Path, site: Path) -> None:
-    page = (site / "book" / "api.html").read_text("utf8")
-    missing = [name for name in definitions(root) if f'id="d2lpar.{name}"' not in page]
-    assert missing == []
+def test_every_public_function_is_on_the_page_of_its_module(root: Path, site: Path) -> None:
+    pages = {page.stem: page.read_text("utf8") for page in (site / "book" / "api").iterdir()}
+    assert [name for name in definitions(root) if f'id="d2lpar.{name}"' not in pages.get(name.split(".")[0], "")] == []
+    start = (site / "book" / "api.html").read_text("utf8")
     for name in d2lpar.__all__:
         module = getattr(d2lpar, name).__module__
-        assert page.count(f'href="#{module}.{name}" title="{module}.{name}"') >= 1, f"{name} is not named at the top"
+        link = f'href="api/{module.removeprefix("d2lpar.")}.html#{module}.{name}" title="{module}.{name}"'
+        assert link in start, f"{name} is not named at the top"
 
 
 @pytest.mark.slow
 def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, chapters: list[Path]) -> None:
-    api, links = (site / "book" / "api.html").read_text("utf8"), 0
+    links = 0
     pages = {chapter.stem: (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8") for chapter in chapters}
     for chapter in chapters:
         for cell in nbformat.read(chapter, as_version=4).cells:
             for tag in cell.metadata.get("tags", []):
                 if tag.startswith("taught:"):
-                    name = f"{tag.removeprefix('taught:')}.{sync_cells.DEFINITION.search(cell.source)[1]}"
-                    link = f'API: <a class="reference internal" href="../book/api.html#d2lpar.{name}"'
+                    module = tag.removeprefix("taught:")
+                    name = f"{module}.{sync_cells.DEFINITION.search(cell.source)[1]}"
+                    link = f'API: <a class="reference internal" href="../book/api/{module}.html#d2lpar.{name}"'
                     assert link in pages[chapter.stem], name
     for name, docstring in definitions(root).items():
+        api = (site / "book" / "api" / f"{name.split('.')[0]}.html").read_text("utf8")
+        assert "Taught in: notebooks" not in api
         for chapter in re.findall(r"Taught in: notebooks/(\S+)\.ipynb", docstring):
             entry = api.split(f'id="d2lpar.{name}"')[1].split("<dt ")[0]
-            anchor = re.search(rf'href="\.\./notebooks/{chapter}\.html#([\w-]+)"', entry)
+            anchor = re.search(rf'href="\.\./\.\./notebooks/{chapter}\.html#([\w-]+)"', entry)
             assert anchor, f"the entry of {name} does not lead to {chapter}"
             assert anchor[1] == f"taught-{re.sub('[._]', '-', name).lower()}"
             assert f'id="{anchor[1]}"' in pages[chapter]
             links += 1
     assert links
-    assert "Taught in: notebooks" not in api
 
 
 # the authors
@@ -180,9 +183,15 @@ def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, cha
 
 def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, chapters: list[Path]) -> None:
     toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
-    listed = [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+    entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     there = [page.relative_to(root).with_suffix("").as_posix() for page in [*chapters, *root.glob("book/*.md")]]
-    assert sorted(listed) == sorted(there)
+    assert sorted([toc["root"], *(entry["file"] for entry in entries)]) == sorted(there)
+    assert [entry["sections"] for entry in entries if "sections" in entry] == [[{"glob": "book/api/*"}]]
+
+
+def test_every_later_chapter_that_a_chapter_names_is_a_link_to_where_it_is_planned(chapters: list[Path]) -> None:
+    links = re.findall(r"(.?)later chapters?(.{0,20})", chapter_text(chapters), re.I)
+    assert links and [link for link in links if not link[1].startswith("](../book/roadmap.m")] == []
 
 
 def test_what_the_authors_page_names_is_there(root: Path, chapters: list[Path]) -> None:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
+import nbformat
 import pytest
 
 from export_script import script_of
@@ -83,6 +84,32 @@ def test_no_page_has_a_script_that_names_another_host(parsed: dict[Path, Page]) 
     inline = {page.path.name: re.findall(r"<script[^>]*>(.*?)</script>", page.path.read_text("utf8"), re.S)
               for page in parsed.values()}
     assert {name: body for name, bodies in inline.items() for body in bodies if "://" in body} == {}
+
+
+def test_chapters_are_counted_wherever_a_page_names_them(chapters: list[Path], parsed: dict[Path, Page], site: Path) -> None:
+    for number, chapter in enumerate(chapters, 1):
+        text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")
+        title = re.search(r"^# (.*)$", nbformat.read(chapter, as_version=4).cells[0].source, re.M)[1]
+        assert f"<title>{number} {title} &#8212;" in text
+        assert f'<span class="section-number">{number} </span>{title}<' in text
+        before = (site / "book" / "index.html" if number == 1 else site / "notebooks" / f"{chapters[number - 2].stem}.html")
+        assert f'<p class="prev-next-title">{number} {title}</p>' in before.read_text("utf8")
+
+
+def test_exercises_are_counted_from_1_on_every_page_as_in_jupyterlab(chapters: list[Path], site: Path) -> None:
+    for chapter in chapters:
+        text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")
+        exercises = sum(cell.source.startswith("```{exercise}") for cell in nbformat.read(chapter, as_version=4).cells)
+        assert exercises
+        assert re.findall(r'<span class="caption-number">Exercise (.*?) </span>', text) == [
+            str(number) for number in range(1, exercises + 1)]
+
+
+def test_a_page_loads_no_more_than_it_needs(site: Path, parsed: dict[Path, Page]) -> None:
+    for page in parsed.values():
+        files = {(page.path.parent / unquote(urlsplit(address).path)).resolve() for address in page.loads}
+        scripts = sum(file.stat().st_size for file in files if file.suffix == ".js" and "mathjax" not in file.parts)
+        assert scripts < (1_000_000 if page.path.stem == "search" else 200_000), page.path.name
 
 
 def test_each_chapter_can_be_downloaded_as_the_notebook_and_as_one_script(

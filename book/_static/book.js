@@ -3,11 +3,29 @@ window.addEventListener("load", async () => {
   // A name that differs from the text on the control cannot be spoken to a browser (WCAG 2.5.3).
   document.querySelectorAll("summary, .search-button-field").forEach((e) => e.removeAttribute("aria-label"));
   const sidebar = document.querySelector(".bd-sidebar-primary");
+  sidebar.querySelectorAll("summary").forEach((e) =>
+    e.setAttribute("aria-label", `Pages of ${e.closest("li").querySelector("a").textContent}`));
   sidebar.setAttribute("role", "region");
   sidebar.setAttribute("aria-label", "Book");
   // Without this a browser shows the notebook or the script as text, as it still does with a page from the disk.
   document.querySelectorAll(".btn-download-source-button, .btn-download-script-button")
     .forEach((e) => e.setAttribute("download", ""));
+  // What was searched for is marked in the section that was found.
+  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const searched = sessionStorage.getItem("searched");
+  sessionStorage.removeItem("searched");
+  if (place && searched && window.Highlight) {
+    const ranges = [];
+    const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode())
+      for (const match of texts.currentNode.data.matchAll(new RegExp(searched, "giu"))) {
+        const range = new Range();
+        range.setStart(texts.currentNode, match.index);
+        range.setEnd(texts.currentNode, match.index + match[0].length);
+        ranges.push(range);
+      }
+    CSS.highlights.set("searched", new Highlight(...ranges));
+  }
   // A formula is read, and has nothing to press: the Tab key need not stop at each of them.
   await window.MathJax?.startup?.promise;
   document.querySelectorAll("mjx-container").forEach((e) => e.removeAttribute("tabindex"));

@@ -19,10 +19,9 @@ const score = (patterns, title, text) => {
   return Math.min(...each) && each.reduce((a, b) => a + b);
 };
 
-const addMarked = (parent, text, patterns) => {
-  const all = new RegExp(patterns.map((p) => p.source).join("|"), "giu");
+const addMarked = (parent, text, any) => {
   let end = 0;
-  for (const match of text.matchAll(all)) {
+  for (const match of text.matchAll(any)) {
     parent.append(text.slice(end, match.index));
     add(parent, "mark", match[0]);
     end = match.index + match[0].length;
@@ -31,8 +30,8 @@ const addMarked = (parent, text, patterns) => {
 };
 
 // Some words before and after the first place.
-const excerpt = (text, patterns) => {
-  const place = Math.max(0, text.search(patterns[0]));
+const excerpt = (text, any) => {
+  const place = Math.max(0, text.search(any));
   const start = place < 80 ? 0 : text.indexOf(" ", place - 80) + 1;
   const end = text.length - start < 220 ? text.length : text.lastIndexOf(" ", start + 220);
   return (start ? "… " : "") + text.slice(start, end) + (end < text.length ? " …" : "");
@@ -44,6 +43,7 @@ window.addEventListener("DOMContentLoaded", () => {
   if (!query) return;
   document.querySelector(".bd-search-container input").value = query;
   const patterns = query.split(/\s+/).map(pattern);
+  const any = new RegExp(patterns.map((p) => p.source).join("|"), "giu");
   const found = [];
   for (const [page, pageTitle, parts] of SEARCH_TEXTS)
     for (const [anchor, title, text] of parts) {
@@ -58,10 +58,9 @@ window.addEventListener("DOMContentLoaded", () => {
   const list = add(results, "ol");
   for (const { address, pageTitle, title, text } of shown) {
     const item = add(list, "li");
-    const link = add(item, "a");
-    link.href = address;
-    addMarked(link, title, patterns);
+    add(item, "a", title).href = address;
     if (!pageTitle.endsWith(title)) add(item, "span", pageTitle);
-    addMarked(add(item, "p"), excerpt(text, patterns), patterns);
+    addMarked(add(item, "p"), excerpt(text, any), any);
   }
+  list.addEventListener("click", () => sessionStorage.setItem("searched", any.source)); // book.js marks it there
 });
