@@ -7,6 +7,8 @@ window.addEventListener("load", async () => {
     e.setAttribute("aria-label", `Pages of ${e.closest("li").querySelector("a").textContent}`));
   sidebar.setAttribute("role", "region");
   sidebar.setAttribute("aria-label", "Book");
+  // The letters of the font that draws the icons are no words.
+  document.querySelectorAll("i[class*='fa-']").forEach((e) => e.setAttribute("aria-hidden", "true"));
   // Without this a browser shows the notebook or the script as text, as it still does with a page from the disk.
   document.querySelectorAll(".btn-download-source-button, .btn-download-script-button")
     .forEach((e) => e.setAttribute("download", ""));
