@@ -18,6 +18,7 @@ from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
@@ -114,7 +115,7 @@ def numbered_title(app: Sphinx, page: str) -> str:
 
 def number_titles(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     """Sphinx gives chapters their numbers in headings and in the sidebar; here also where else a page is named."""
-    if page in app.env.titles:
+    if isinstance(app.builder, StandaloneHTMLBuilder) and page in app.env.titles:
         _, before, after = app.builder.relations[page]
         for where, named in (("prev", before), ("next", after)):
             if named:

@@ -24,12 +24,11 @@ LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.syste
 
 def found_at(node: nodes.Node) -> tuple[str, str] | None:
     """The anchor and the title under which a search shows what is in this node; None if it is a part of another's."""
-    if isinstance(node, nodes.section) and isinstance(node[0], nodes.title):  # that of an exercise has no title
-        return node["ids"][0], node[0].astext()
-    if isinstance(node, addnodes.desc) and (ids := node[0]["ids"]):
-        return ids[0], ids[0].removeprefix("d2lpar.")
-    if isinstance(node, nodes.definition_list_item) and (ids := node[0]["ids"]):
-        return ids[0], node[0].astext()
+    first = node[0] if isinstance(node, (nodes.section, addnodes.desc, nodes.definition_list_item)) else None
+    if isinstance(node, nodes.section):
+        return (node["ids"][0], first.astext()) if isinstance(first, nodes.title) else None  # none in an exercise
+    if isinstance(first, nodes.Element) and (anchors := first["ids"]):
+        return anchors[0], anchors[0].removeprefix("d2lpar.") if isinstance(node, addnodes.desc) else first.astext()
     return None
 
 
@@ -37,7 +36,7 @@ def text_of(node: nodes.Node, env: BuildEnvironment) -> str:
     """The words of a node, without those that are found elsewhere, and without pictures and outputs of many formats."""
     if isinstance(node, nodes.Text):
         return str(node)
-    if isinstance(node, LEFT_OUT) or node.get("nb_element") == "mime_bundle":
+    if not isinstance(node, nodes.Element) or isinstance(node, LEFT_OUT) or node.get("nb_element") == "mime_bundle":
         return ""
     if isinstance(node, addnodes.pending_xref) and node["reftype"] == "ref" and not node["refexplicit"]:
         return env.domains["std"].labels.get(node["reftarget"], ("", "", node.astext()))[2]
