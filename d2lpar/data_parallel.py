@@ -74,24 +74,29 @@ def gather(outputs: Sequence[Any], device: torch.device) -> Any:
 
 
 class DataParallel(nn.Module):
-    """`module` on several devices: the everyday use of `torch.nn.DataParallel`, on virtual devices too.
+    """`module` on several devices, virtual ones too: the everyday use of PyTorch's DataParallel.
 
     Args:
-        module: any module whose parameters and buffers lie on the first device. It stays the owner of the parameters;
-            its gradients accumulate there, and its buffers are replica 0's.
+        module: any module whose parameters and buffers lie on the first device. It stays
+            the owner of the parameters; its gradients accumulate there, and its buffers
+            are replica 0's.
         device_ids: devices, or their places in `try_devices`; all GPUs by default.
 
-    Called with tensors, by position or keyword, alone or nested in tuples, lists and dicts: each is cut along its first
-    dimension. With fewer examples than devices, the last devices get nothing to do. Dropout draws from the one random
-    generator of the process, in whatever order the threads come: its masks are not the same in the next run.
+    Called with tensors, by position or keyword, alone or nested in tuples, lists and
+    dicts: each is cut along its first dimension. With fewer examples than devices, the
+    last devices get nothing to do. Dropout draws from the one random generator of the
+    process, in whatever order the threads come: its masks are not the same in the next
+    run.
 
     Raises:
-        ValueError: for no devices, a device that is not there, or a module that is not on the first one.
-        Exception: what the module raised in a replica, with a note that names the rank; parameters, gradients and
-            buffers are then as they were.
+        ValueError: for no devices, a device that is not there, or a module that is not on
+            the first one.
+        Exception: what the module raised in a replica, with a note that names the rank;
+            parameters, gradients and buffers are then as they were.
     """
 
-    def __init__(self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None) -> None:
+    def __init__(self, module: nn.Module,
+                 device_ids: Sequence[torch.device | int] | None = None) -> None:
         super().__init__()
         self.device_ids = check_device_ids(device_ids)
         check_on(self.device_ids[0], module)
@@ -105,7 +110,8 @@ class DataParallel(nn.Module):
             [(inputs, kwargs)] = scatter((inputs, kwargs), self.device_ids[:1])
             return self.module(*inputs, **kwargs)
         params = [p for p in self.module.parameters() if p.requires_grad]
-        call = _Call(self.module, self.device_ids[:k], nesting, len(leaves), torch.is_grad_enabled())
+        call = _Call(self.module, self.device_ids[:k], nesting, len(leaves),
+                     torch.is_grad_enabled())
         outputs = _Replicas.apply(call, *leaves, *params)
         return pytree.tree_unflatten(list(outputs), call.out_nesting)
 

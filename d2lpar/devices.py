@@ -102,13 +102,13 @@ def device_cores() -> int:
 
 
 def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
-    """Call `fn(columns[0][r], columns[1][r], ..., **same)` for every rank r at the same time.
+    """Call `fn(columns[0][r], columns[1][r], ..., **same)` for all ranks r at once.
 
-    Each device has a thread of its own, kept between calls. It is given the caller's grad
-    mode, inference mode and autocast, which PyTorch keeps per thread, and its share of the
-    cores. Blocks until the last rank has finished, also when it is interrupted: an interrupt
-    is raised when all are done, so that all of them have done the same (but the third one is
-    obeyed at once).
+    Each device has a thread of its own, kept between calls. It is given the caller's
+    grad mode, inference mode and autocast, which PyTorch keeps per thread, and its
+    share of the cores. Blocks until the last rank has finished, also when it is
+    interrupted: an interrupt is raised when all are done, so that all of them have done
+    the same (but the third one is obeyed at once).
 
     Args:
         columns: one or more lists of the same length, the number of devices.
@@ -119,14 +119,15 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
 
     Raises:
         ValueError: if the lists differ in length or there are none.
-        Exception: what `fn` raised on the lowest rank that failed, with a note that names
-            the rank. By then all the other ranks have finished.
+        Exception: what `fn` raised on the lowest rank that failed, with a note that
+            names the rank. By then all the other ranks have finished.
     """
     lengths = [len(column) for column in columns]
     if not lengths or len(set(lengths)) > 1 or lengths[0] == 0:
         raise ValueError(f"each device needs one entry per list, got lengths {lengths}")
     if hasattr(_here, "rank"):
-        raise RuntimeError(f"called in device {_here.rank}'s own thread: would wait forever")
+        raise RuntimeError(
+            f"called in device {_here.rank}'s own thread: would wait forever")
     call = partial(_call, fn, same, _modes_of_this_thread(), _cores_per_device)
     done: SimpleQueue = SimpleQueue()
     with uninterrupted():
@@ -136,7 +137,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
                 for rank, args in enumerate(zip(*columns)):
                     queues[rank].put(partial(call, done, rank, args))
             ends = sorted(done.get() for _ in queues)  # by rank
-        finally:  # a thread that limits its cores also changes the default of new threads
+        finally:  # a thread that limits its cores changes the default of new threads, too
             torch.set_num_threads(torch.get_num_threads())
     for end in ends:
         if end.error is not None:
@@ -144,7 +145,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
             try:
                 raise end.error
             finally:
-                del end, ends  # or the error would keep itself alive, and all that it has seen
+                del end, ends  # or the error would keep alive itself and what it saw
     return [end.result for end in ends]
 
 

@@ -71,7 +71,8 @@ class History:
         self._bar.close()
         if kind is None and self.accuracies:
             mean_s = sum(self.epoch_s) / len(self.epoch_s)
-            print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch on {describe_devices(self._devices)}")
+            print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch")
+            print(f"on {describe_devices(self._devices)}")
 
     def _draw(self) -> Figure:
         fig = draw_curves({f"{len(self.accuracies)} epochs": self.accuracies}, "epoch", "test accuracy")

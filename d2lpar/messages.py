@@ -85,21 +85,23 @@ class Meter:
         return self._watch.spans
 
 
-def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]], *,
-             add: bool, into: Sequence[Sequence[Tensor]] | None = None) -> None:
-    """One round: for every move (source, target, c), `parts[source][c]` arrives in `into[target][c]`.
+def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]],
+             *, add: bool, into: Sequence[Sequence[Tensor]] | None = None) -> None:
+    """One round: for every move (s, t, c), `parts[s][c]` arrives in `into[t][c]`.
 
     Each message has a thread of its own. Blocks until the last one has arrived.
 
     Args:
         parts: what each rank may send, `parts[rank][c]`.
-        moves: source rank, target rank, and which part, at most one to and one from each rank.
+        moves: source rank, target rank, and which part; at most one to and one from
+            each rank.
         add: whether what arrives is added to what is there, or replaces it.
         into: where it arrives, of the same shapes; `parts` by default.
 
     Raises:
-        ValueError: before anything is sent, if a rank sends or receives twice, if one message writes what another
-            reads or writes, or if a part cannot be written or is of another shape or dtype.
+        ValueError: before anything is sent, if a rank sends or receives twice, if one
+            message writes what another reads or writes, or if a part cannot be written
+            or is of another shape or dtype.
     """
     into = parts if into is None else into
     _check_moves(parts, moves, into)
@@ -108,15 +110,18 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
     number = Meter.on.begin_round() if Meter.on else None
 
     def take_in(source: int, target: int, c: int) -> None:
-        deliver(source, target, parts[source][c], into[target][c], add=add, round=number)
+        deliver(source, target, parts[source][c], into[target][c],
+                add=add, round=number)
 
     run_on_devices(take_in, *zip(*moves))
 
 
-def deliver(source: int, target: int, x: Tensor, into: Tensor, *, add: bool, round: int | None = None) -> None:
-    """Add `x` to `into`, or copy it there, in the calling thread; the meter, if one is on, counts the message."""
+def deliver(source: int, target: int, x: Tensor, into: Tensor, *,
+            add: bool, round: int | None = None) -> None:
+    """Add `x` to `into`, or copy it there, in the calling thread; a meter counts it."""
     message = Message(source, target, x.numel() * x.element_size(), round)
-    with Meter.on.receiving(message, "add" if add else "copy", into.device) if Meter.on else nullcontext():
+    what = "add" if add else "copy"
+    with Meter.on.receiving(message, what, into.device) if Meter.on else nullcontext():
         if add:
             into.add_(x.to(into.device))
         else:

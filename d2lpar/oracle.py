@@ -35,14 +35,14 @@ def distance(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
         return 0.0 if torch.equal(a, b) else far if far < inf else inf
 
     check_counterparts(ours, theirs)
-    pairs = [(a.detach().cpu().double(), b.detach().cpu().double()) for a, b in zip(ours, theirs)]
-    return max(relative(a, b) for a, b in pairs)
+    return max(relative(a.detach().cpu().double(), b.detach().cpu().double())
+               for a, b in zip(ours, theirs))
 
 
 def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
-    """Whether every tensor of every replica has the bits of its counterpart in replica 0.
+    """Whether each tensor of each replica has the bits of its counterpart in replica 0.
 
-    NaN is never the same. Raises ValueError if a tensor is missing, or no replica is there.
+    NaN is never the same. Raises ValueError for no replicas, or if one lacks a tensor.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_comparable(replicas)

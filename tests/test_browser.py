@@ -22,6 +22,14 @@ STICKING_OUT = """() => [...document.querySelectorAll('.bd-article *')].filter(e
   return !e.closest('.sr-only, mjx-assistive-mml') && e.getClientRects().length > 0;
 }).map(e => e.outerHTML.slice(0, 80))"""
 
+# Boxes of code and output, folded ones opened, in which a line has to be scrolled.
+SCROLLING = """() => {
+  document.querySelectorAll('details').forEach(e => e.open = true);
+  document.querySelectorAll('.toggle-hidden').forEach(e => e.classList.remove('toggle-hidden'));
+  return [...document.querySelectorAll('.bd-article pre')].filter(e => e.scrollWidth > e.clientWidth)
+    .map(e => e.textContent.slice(0, 80));
+}"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -85,6 +93,15 @@ def test_no_page_is_wider_than_the_window(browser: Browser, pages: list[Path], w
         if more > 0 or sticking_out:
             too_wide[file.name] = (more, sticking_out)
     page.close()
+    assert too_wide == {}
+
+
+def test_no_line_of_code_or_output_is_wider_than_its_box(page: Page, pages: list[Path]) -> None:
+    too_wide = {}
+    for file in pages:
+        visit(page, file)
+        if scrolling := page.evaluate(SCROLLING):
+            too_wide[file.name] = scrolling
     assert too_wide == {}
 
 

@@ -18,6 +18,7 @@ from d2lpar import data, official_files
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|hide-output|helper|taught:\w+|(exercise|check):[\w-]+")
+WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 
 
 def tool(name):
@@ -113,6 +114,26 @@ def test_every_picture_has_words_and_a_caption(path):
                 assert cell.metadata["mystnb"]["figure"]["caption"].endswith(".")
             assert "image/png" not in output.get("data", {}), "figures are SVG"
     assert pictures, "every chapter has a figure"
+
+
+def shown_lines(cell):
+    """The lines of code and of text that stand in a cell's boxes."""
+    if cell.cell_type == "markdown":
+        texts = re.findall(r"^```\w+\n(.*?)^```$", cell.source, re.MULTILINE | re.DOTALL)
+    else:
+        texts = [cell.source]
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            texts += [output.get("text", ""), "\n".join(output.get("traceback", [])), data.get("text/markdown", "")]
+            texts += [data.get("text/plain", "")] if set(data) == {"text/plain"} else []
+    return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(texts)).splitlines()
+
+
+@every_notebook
+def test_no_line_of_code_or_output_is_too_long_for_the_page(path):
+    shown = [line for cell in read(path).cells for line in shown_lines(cell)]
+    assert len(shown) > 300
+    assert [line for line in shown if len(line) > WIDTH] == []
 
 
 @every_notebook
