@@ -74,12 +74,12 @@ def gather(outputs: Sequence[Any], device: torch.device) -> Any:
 
 
 class DataParallel(nn.Module):
-    """`module` on several devices, virtual ones too: the everyday use of PyTorch's DataParallel.
+    """`module` on several devices, also virtual ones, as with `torch.nn.DataParallel`.
 
     Args:
-        module: any module whose parameters and buffers lie on the first device. It stays
-            the owner of the parameters; its gradients accumulate there, and its buffers
-            are replica 0's.
+        module: any module whose parameters and buffers lie on the first device. It
+            stays the owner of the parameters; its gradients accumulate there, and its
+            buffers are replica 0's.
         device_ids: devices, or their places in `try_devices`; all GPUs by default.
 
     Called with tensors, by position or keyword, alone or nested in tuples, lists and
@@ -89,8 +89,8 @@ class DataParallel(nn.Module):
     run.
 
     Raises:
-        ValueError: for no devices, a device that is not there, or a module that is not on
-            the first one.
+        ValueError: for no devices, a device that is not there, or a module that is not
+            on the first one.
         Exception: what the module raised in a replica, with a note that names the rank;
             parameters, gradients and buffers are then as they were.
     """

@@ -137,7 +137,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
                 for rank, args in enumerate(zip(*columns)):
                     queues[rank].put(partial(call, done, rank, args))
             ends = sorted(done.get() for _ in queues)  # by rank
-        finally:  # a thread that limits its cores changes the default of new threads, too
+        finally:  # a thread that limits its cores changes the default of new ones too
             torch.set_num_threads(torch.get_num_threads())
     for end in ends:
         if end.error is not None:

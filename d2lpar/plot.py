@@ -16,6 +16,7 @@ from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
@@ -25,6 +26,7 @@ from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
+STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
 HATCHES = ("////", "----", "xxxx")  # one for each kind of communication; lines only, as dots make an SVG of a megabyte
 
 
@@ -33,7 +35,7 @@ def use_book_style() -> None:
 
     What the reader has set for matplotlib and for figures in notebooks does not count from here on.
     """
-    plt.style.use(["default", Path(__file__).with_name("book.mplstyle")])
+    plt.style.use(STYLE)
     os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
     if get_ipython() is not None:
         inline = backend_inline.InlineBackend.instance()
@@ -235,6 +237,57 @@ def _shade(names: Sequence[str], name: str) -> float:
 
 def _hatch(communication: Sequence[str], name: str) -> str:
     return HATCHES[list(communication).index(name) % len(HATCHES)]
+
+
+def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, float | None]]],
+                narrow: bool = False) -> Figure:
+    """How many times as fast, on one logarithmic axis: median as a dot, middle half as a line, limit as a tick.
+
+    Args:
+        blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
+        narrow: for a phone, where the names stand above the lines and not beside them.
+    """
+    _check_not_empty(blocks, "blocks")
+    lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
+    values = [value for _, row in lines for value in row or () if value is not None]
+    low, high = min(0.5, *values), max(2, *values)
+    width, height = (3.9, 0.34) if narrow else (7.1, 0.22)
+    fig, ax = plt.subplots(figsize=(width, 0.9 + height * len(lines)))
+    ax.axvline(1, color="black", linewidth=0.8)
+    color = rank_style(0)["color"]
+    for y, (name, row) in enumerate(lines):
+        if narrow:
+            ax.text(0, y - 0.4, name, transform=ax.get_yaxis_transform(), va="center", fontsize=9,
+                    weight="normal" if row else "bold", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+        if row is not None:
+            left, median, right, limit = row
+            ax.plot([left, right], [y, y], color=color, linewidth=4, alpha=0.4, solid_capstyle="butt")
+            ax.plot(median, y, "o", color=color)
+            if limit is not None:
+                ax.plot(limit, y, "|", color="black", markersize=11, markeredgewidth=2)
+    ax.set(xscale="log", xlim=(low / 1.2, high * 1.2), ylim=(len(lines) - 0.4, -1), xlabel="times as fast (1: equal)")
+    ax.xaxis.set_major_locator(FixedLocator([base * 10**power for power in range(-2, 4) for base in (1, 2, 5)]))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_yticks([] if narrow else range(len(lines)), [] if narrow else [name for name, _ in lines])
+    for label, (_, row) in zip(ax.get_yticklabels(), lines):
+        label.set_weight("normal" if row else "bold")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.grid(axis="y", visible=False)
+    keys = [Line2D([], [], marker="o", linestyle="none", color=color, label="median"),
+            Line2D([], [], color=color, linewidth=4, alpha=0.4, label="middle half")]
+    if any(row and row[3] is not None for _, row in lines):
+        keys.append(Line2D([], [], marker="|", linestyle="none", color="black", markersize=11, markeredgewidth=2,
+                           label="limit"))
+    fig.legend(handles=keys, loc="outside upper center", ncols=3, fontsize=9)
+    words = [f"{heading}: {', '.join(map(_ratio_words, rows, rows.values()))}" for heading, rows in blocks.items()]
+    fig.set_label(f"How many times as fast, one line per row on a logarithmic axis. {'; '.join(words)}.")
+    return fig
+
+
+def _ratio_words(name: str, row: tuple[float, float, float, float | None]) -> str:
+    return f"{name} {row[1]:.3g}" + ("" if row[3] is None else f" (limit {row[3]:.3g})")
 
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:

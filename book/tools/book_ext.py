@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import re
 import shutil
 from importlib.metadata import files
@@ -24,13 +25,14 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from d2lpar.bench.report import from_json, table
+from d2lpar.bench.report import Row, blocks, finding, from_json, table
 from export_script import script_of
 from sync_cells import defined_name
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
 TAUGHT_IN = re.compile(r"\s*Taught in: notebooks/\S+\.ipynb")
+UNIT = re.compile(r"(?<=\d) (?=[a-zA-Z])")  # between a number and its unit, where no line may break
 REPOSITORY = re.compile(r"https://[\w.-]+(/[\w.-]+){2,}(?<!\.git)")
 REPOSITORY_BUTTONS = ("use_repository_button", "use_edit_page_button", "use_issues_button")
 
@@ -201,7 +203,9 @@ class Machines(SphinxDirective):
 
 
 class Bench(SphinxDirective):
-    """The stored rows of one group of `python -m d2lpar bench`; without a group, where and how they were measured."""
+    """The stored rows of one group of `python -m d2lpar bench`: drawn, for two widths of the window, and as a folded
+    table; without a group, where and how they were measured.
+    """
 
     optional_arguments, final_argument_whitespace = 1, True
 
@@ -213,10 +217,31 @@ class Bench(SphinxDirective):
             rows = [row for row in report.rows if row.group == self.arguments[0]]
             if not rows:
                 raise self.error(f"{file.name} has no group {self.arguments[0]!r}")
-            return self.parse_text_to_nodes(table(rows))
+            numbers = UNIT.sub("\u00a0", table(rows))
+            return [self.figure(rows), *self.parse_text_to_nodes(f":::{{dropdown}} The numbers\n{numbers}\n:::")]
         facts = report.machine | {"repeats per row": report.repeats, "the whole run": f"{report.seconds} s"}
         lines = ["| property | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]
         return self.parse_text_to_nodes("\n".join(lines))
+
+    def figure(self, rows: list[Row]) -> nodes.figure:
+        from matplotlib import pyplot as plt  # here, so that a build that does not read the page does without torch
+
+        from d2lpar.plot import STYLE, draw_ratios
+
+        name = nodes.make_id(f"fig-bench-{self.arguments[0]}")
+        figure = nodes.figure("", ids=[name], classes=["bench"])
+        quartiles = {heading: {label: (row.low, row.ratio, row.high, row.limit) for label, row in block.items()}
+                     for heading, block in blocks(rows).items()}
+        for width in ("wide", "narrow"):
+            file = Path(self.env.doctreedir, f"{name}-{width}.svg")
+            with plt.style.context(STYLE):
+                drawn = draw_ratios(quartiles, narrow=width == "narrow")
+                drawn.savefig(file, bbox_inches="tight", metadata={"Date": None})
+                plt.close(drawn)
+            uri = "/" + Path(os.path.relpath(file, self.env.srcdir)).as_posix()
+            figure += nodes.image(uri=uri, alt=drawn.get_label(), classes=[width])
+        figure += nodes.caption("", finding(rows))
+        return figure
 
 
 def _notebook(app: Sphinx, page: str) -> Path | None:

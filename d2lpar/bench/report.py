@@ -57,6 +57,26 @@ def table(rows: Sequence[Row]) -> str:
     return tabulate(columns, headers="keys", tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 
+def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
+    """The rows under headings, by the name that is left: the heading is whatever more of the rows have in common."""
+    share_against = len({row.against for row in rows}) < len({row.what for row in rows})
+    found: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        heading, name = (f"against {row.against}", row.what) if share_against else (f"{row.what}, against", row.against)
+        found.setdefault(heading, {})[name] = row
+    return found
+
+
+def finding(rows: Sequence[Row]) -> str:
+    """What the rows say, in one sentence."""
+    least, most = min(rows, key=lambda row: row.ratio), max(rows, key=lambda row: row.ratio)
+    if least == most:
+        return f"Ours is {short(most.ratio)} times as fast."
+    faster = sum(row.ratio > 1 for row in rows)
+    return (f"Ours is faster in {faster} of {len(rows)} rows, from {short(least.ratio)} to {short(most.ratio)} times as "
+            f"fast; the most is {most.what}, against {most.against}.")
+
+
 def to_json(report: Report) -> str:
     """The report as JSON text."""
     rows = [row._asdict() for row in report.rows]
