@@ -11,7 +11,7 @@ import torch
 
 from d2lpar.bench import cases, run, single
 from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
-from d2lpar.bench.report import GROUPS, Report, Row, from_json, ratio_row, short, table, to_json
+from d2lpar.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, short, table, to_json
 from d2lpar.data import Batches
 from d2lpar.models import resnet18
 from d2lpar.processes import RankError
@@ -174,6 +174,20 @@ def test_rows_of_one_group_do_without_its_name():
     assert "allreduce |" not in table([ROW])
 
 
+def test_the_heading_of_a_block_is_what_more_rows_have_in_common():
+    ring, tree = (Row("allreduce", f"{name}, 2 devices", "gloo", 2.0, 1.5, 2.5, 3.0) for name in ("ring", "tree"))
+    assert blocks([ring, tree]) == {"against gloo": {"ring, 2 devices": ring, "tree, 2 devices": tree}}
+    share, cores = (Row("training step", "LeNet", against, 2.0, 1.5, 2.5) for against in ("its share", "all cores"))
+    assert blocks([share, cores]) == {"LeNet, against": {"its share": share, "all cores": cores}}
+
+
+def test_the_finding_counts_what_is_faster_and_names_the_most():
+    assert finding([ROW]) == "Ours is 4.88 times as fast."
+    slow, fast = ROW._replace(ratio=0.5), ROW._replace(what="blocks", ratio=12.34)
+    assert finding([slow, fast, ROW]) == (
+        "Ours is faster in 2 of 3 rows, from 0.50 to 12.3 times as fast; the most is blocks, against gloo, 2 processes.")
+
+
 def test_a_report_comes_back_from_json_as_it_was():
     assert from_json(to_json(REPORT)) == REPORT
     assert json.loads(to_json(REPORT))["rows"][0]["ratio"] == 4.8764
@@ -260,6 +274,15 @@ def test_the_page_shows_every_stored_row(root: Path, site: Path):
     report = from_json((root / "book" / "_data" / "bench.json").read_text("utf8"))
     assert page.count("<tr") == len(report.rows) + len(GROUPS) + len(report.machine) + 3  # heads, repeats, time
     for row in report.rows:
-        assert f"<p>{row.what}</p>" in page and f"<p>{short(row.ratio)}</p>" in page, row
+        what = re.sub(r"(\d) ([a-zA-Z])", "\\1\u00a0\\2", row.what)  # a number stays with its unit
+        assert f"<p>{what}</p>" in page and f"<p>{short(row.ratio)}</p>" in page, row
+    for group in GROUPS:
+        rows = [row for row in report.rows if row.group == group]
+        figure = re.search(rf'<figure[^>]*id="fig-bench-{group.replace(" ", "-")}".*?</figure>', page, re.DOTALL)[0]
+        assert finding(rows) in figure
+        for alt in re.findall('<img alt="(.*?)"', figure, re.DOTALL):
+            assert all(f"{row.ratio:.3g}" in alt and row.what in alt for row in rows)
+        for width in ("wide", "narrow"):
+            assert (site / "_images" / f"fig-bench-{group.replace(' ', '-')}-{width}.svg").exists()
     for value in report.machine.values():
         assert f"<p>{value}</p>" in page

@@ -105,6 +105,20 @@ def test_no_line_of_code_or_output_is_wider_than_its_box(page: Page, pages: list
     assert too_wide == {}
 
 
+@pytest.mark.parametrize("width, shown", [(390, "narrow"), (1280, "wide")])
+def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
+        browser: Browser, site: Path, width: int, shown: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    visit(page, site / "book" / "bench.html")
+    images = page.locator("figure.bench img").all()
+    assert {image.get_attribute("class") for image in images if image.is_visible()} == {shown}
+    assert len(images) == 12
+    page.evaluate("() => document.querySelectorAll('details').forEach(e => e.open = true)")
+    assert page.evaluate("""() => [...document.querySelectorAll('.bd-article table')]
+      .filter(e => e.scrollWidth > e.parentElement.clientWidth).length""") == 0
+    page.close()
+
+
 def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(browser: Browser, site: Path, chapters: list[Path]) -> None:
     page = browser.new_page(color_scheme="dark")
     for file in [site / "book" / "index.html", *(site / "notebooks" / f"{c.stem}.html" for c in chapters)]:

@@ -72,7 +72,8 @@ def curves():
     return plot.draw_curves({"1 device": [0.1, 0.5, 0.7], "2 devices": [0.1, 0.4, 0.8]}, "epoch", "test accuracy")
 
 
-@pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2])])
+@pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
+                                  lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
 def test_the_same_figure_gives_the_same_bytes(draw):
     first, second = draw(), draw()
     assert svg(first) == svg(second)
@@ -208,6 +209,23 @@ def test_chunks_show_every_count_and_a_thick_border_where_a_sum_is_complete():
     assert [box.get_linewidth() > 2 for box in end.patches] == [True, False, False, True]
     assert "start: 11, 11; end: 21, 12" in fig.get_label()
     plt.close("all")
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_ratio_is_a_dot_in_its_middle_half_and_a_limit_is_a_tick_where_there_is_one(narrow):
+    fig = plot.draw_ratios({"against gloo": {"naive": (2.0, 3.0, 5.0, 12.2), "ring": (0.2, 0.25, 0.3, None)}}, narrow)
+    [ax] = fig.axes
+    one, *marks = [(list(line.get_xdata()), line.get_marker(), line.get_ydata()[0]) for line in ax.lines]
+    assert one[0] == [1, 1] and ax.get_xscale() == "log"
+    assert [mark[:2] for mark in marks] == [([2, 5], "None"), ([3], "o"), ([12.2], "|"), ([0.2, 0.3], "None"), ([0.25], "o")]
+    assert marks[0][2] == marks[1][2] == marks[2][2] < marks[3][2] == marks[4][2], "one line for each row"
+    named = {text.get_text(): text.get_position()[1] for text in ax.texts or ax.get_yticklabels()}
+    assert list(named) == ["against gloo", "naive", "ring"]
+    assert -0.5 < named["naive"] - marks[0][2] <= 0 and -0.5 < named["ring"] - marks[3][2] <= 0, "a name at its line"
+    assert fig.get_label().endswith("against gloo: naive 3 (limit 12.2), ring 0.25.")
+    low, high = ax.get_xlim()
+    assert low < 0.2 and high > 12.2
+    plt.close(fig)
 
 
 def test_each_kind_of_communication_has_a_hatch_of_its_own():

@@ -73,8 +73,8 @@ def finding(rows: Sequence[Row]) -> str:
     if least == most:
         return f"Ours is {short(most.ratio)} times as fast."
     faster = sum(row.ratio > 1 for row in rows)
-    return (f"Ours is faster in {faster} of {len(rows)} rows, from {short(least.ratio)} to {short(most.ratio)} times as "
-            f"fast; the most is {most.what}, against {most.against}.")
+    return (f"Ours is faster in {faster} of {len(rows)} rows, from {short(least.ratio)} to {short(most.ratio)} times "
+            f"as fast; the most is {most.what}, against {most.against}.")
 
 
 def to_json(report: Report) -> str:
