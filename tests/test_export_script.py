@@ -10,6 +10,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+import export_script
 from export_script import script_of
 
 
@@ -30,6 +31,24 @@ def test_prose_becomes_comments_and_code_stays_as_it_is(tmp_path: Path) -> None:
     assert "# # Title" in script and "# A 'quote" in script and "\nx = 3\nprint(x)\n" in script
     assert "In[" not in script
     assert run(script, tmp_path) == "3\n"
+
+
+def test_the_script_begins_with_what_it_needs_and_how_to_run_it(chapters: list[Path]) -> None:
+    for chapter in chapters:
+        head, title, rest = script_of(chapter).partition("\n# # ")
+        assert f"# {chapter.stem}.py: a chapter of the book" in head and f"python {chapter.stem}.py\n" in head
+        assert "Python >=3.11,<3.14" in head and "d2lpar" in head and "requirements.txt" in head
+        assert "stand-in" in head and "MPLBACKEND=agg" in head
+        assert all(line.startswith("#") or not line for line in head.splitlines())
+        assert title and "**Time**" in rest, "the script says that its time stands below"
+
+
+def test_the_script_names_the_repository_where_the_site_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for file in ("_config.yml", "pyproject.toml"):
+        text = (export_script.ROOT / file).read_text("utf8")
+        (tmp_path / file).write_text(text.replace('url: ""', "url: https://github.com/owner/name"), "utf8")
+    monkeypatch.setattr(export_script, "ROOT", tmp_path)
+    assert "python -m pip install git+https://github.com/owner/name\n" in export_script.opening("01_a")
 
 
 def test_the_script_goes_on_after_a_cell_that_is_meant_to_fail(tmp_path: Path) -> None:

@@ -7,15 +7,45 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 
 import nbformat
+import yaml
 from nbconvert import PythonExporter
+from nbformat.v4 import new_markdown_cell
+
+ROOT = Path(__file__).resolve().parents[2]
+OPENING = """\
+{name}.py: a chapter of the book "{title}" as one script.
+
+It needs Python {python} and the book's package, d2lpar, with what that needs.
+{get}
+
+Run it with:  python {name}.py
+How long that takes on two cores, stands under "Time" below.
+
+Images: Fashion-MNIST, once `python -m d2lpar data` has downloaded it (30 MB).
+Until then the script takes a stand-in, images that are drawn, and says so.
+
+Figures: each opens in a window, and the script goes on when you close it.
+Without a screen, or with MPLBACKEND=agg in the environment, there are none."""
+
+
+def opening(name: str) -> str:
+    """What the script says first: what it needs, where to get that, how to run it, and what it will do."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
+    url = config["repository"]["url"]
+    get = (f"Get both with:  python -m pip install git+{url}" if url else
+           "In a copy of the book's repository, `python -m pip install -r requirements.txt` gets both.")
+    return OPENING.format(name=name, title=config["title"], python=project["requires-python"], get=get)
 
 
 def script_of(path: str | Path) -> str:
     """The text of the script: code as it stands, prose as comments; it goes on after a cell that is meant to fail."""
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, new_markdown_cell(opening(Path(path).stem)))
     for cell in notebook.cells:
         if "raises-exception" in cell.metadata.get("tags", []):
             cell.source = _catching(cell.source)
