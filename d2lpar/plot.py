@@ -271,7 +271,7 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_yticks([] if narrow else range(len(lines)), [] if narrow else [name for name, _ in lines])
     for label, (_, row) in zip(ax.get_yticklabels(), lines):
-        label.set_weight("normal" if row else "bold")
+        label.set_fontweight("normal" if row else "bold")
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
     ax.grid(axis="y", visible=False)
