@@ -76,7 +76,8 @@ def check_device(device: Any) -> None:
 
 def check_devices(devices: Any, least: int = 0) -> None:
     """Raise ValueError unless `devices` is a list of `torch.device`, at least so many."""
-    check_list("devices", devices)
+    if not isinstance(devices, list | tuple):
+        raise ValueError(f"devices must be a list, as try_devices gives it, got {shown(devices)}")
     for device in devices:
         check_device(device)
     if len(devices) < least:

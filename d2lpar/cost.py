@@ -139,14 +139,14 @@ def check_measurements(
     check_list("seconds", seconds)
     try:
         n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise ValueError(f"sizes and times must be numbers, got {shown(sizes_bytes)} and {shown(seconds)}") from None
     if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2:
-        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes {n.tolist()} "
-                         f"and times {t.tolist()}")
+        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes "
+                         f"{shown(n.tolist())} and times {shown(t.tolist())}")
     if not (np.isfinite([n, t]).all() and (n >= 0).all() and (t > 0).all()):
         raise ValueError("sizes must be finite and not negative, times finite and above 0, got "
-                         f"{n.tolist()} and {t.tolist()}")
+                         f"{shown(n.tolist())} and {shown(t.tolist())}")
     return n, t
 
 

@@ -225,9 +225,10 @@ def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[to
     """The devices that are meant; ValueError if there are none, or one that is not there."""
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
-    if isinstance(device_ids, int | str | torch.device) or not hasattr(device_ids, "__len__"):
+    if isinstance(device_ids, int | str | torch.device):
         raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
                          f"got {shown(device_ids)}")
+    check_list("device_ids", device_ids)
     if len(device_ids) == 0:
         raise ValueError("a module needs at least one device, got device_ids=[]")
     devices = []
@@ -255,7 +256,7 @@ def check_outputs(outputs: Sequence[Any]) -> None:
     for rank, (leaves, nesting) in enumerate(flat):
         if nesting != flat[0][1] or not all(isinstance(x, Tensor) for x in leaves):
             raise ValueError("replicas must all return tensors, nested in the same way: "
-                             f"rank {rank} returned {nesting} of {[type(x).__name__ for x in leaves]}")
+                             f"rank {rank} returned {shown(nesting)} of {[type(x).__name__ for x in leaves]}")
         for x, first in zip(leaves, flat[0][0]):
             if x.dim() != first.dim() or x.shape[1:] != first.shape[1:]:
                 raise ValueError(f"outputs of shapes {tuple(first.shape)} on rank 0 and {tuple(x.shape)} on rank {rank}"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from d2lpar.buffers import overlaps, why_not_written
-from d2lpar.checks import check_devices, check_list, shown
+from d2lpar.checks import check_devices, check_list, check_truth_values, shown
 from d2lpar.devices import run_on_devices
 from d2lpar.timing import Span, Stopwatch
 
@@ -104,6 +104,7 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
             reads or writes, or if a part cannot be written or is of another shape or dtype.
     """
     into = parts if into is None else into
+    check_truth_values(add=add)
     _check_moves(parts, moves, into)
     if not moves:
         return
@@ -127,7 +128,8 @@ def deliver(source: int, target: int, x: Tensor, into: Tensor, *, add: bool, rou
 
 def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]],
                  into: Sequence[Sequence[Tensor]]) -> None:
-    check_list("moves", moves)
+    if not isinstance(moves, list | tuple):
+        raise ValueError(f"moves must be a list, got {shown(moves)}")
     for name, lists in (("parts", parts), ("into", into)):
         check_list(name, lists)
         for rank, tensors in enumerate(lists):

@@ -92,7 +92,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     they get the markers, and the lines are dashed.
     """
     _check_curves(curves, x, points)
-    if not {xscale, yscale} <= {"linear", "log"}:
+    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in (xscale, yscale)):
         raise ValueError(f"a scale is 'linear' or 'log', got {shown(xscale)} and {shown(yscale)}")
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
@@ -202,7 +202,8 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
             raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
         check_counts(0, rank=span.rank)
-    check_list("communication", communication)
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
     if not is_number(unit_s) or unit_s <= 0:
         raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
     ranks = max(span.rank for span in spans) + 1

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from d2lpar import compat as compat
 from d2lpar.buffers import overlaps
-from d2lpar.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors
+from d2lpar.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors, shown
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.devices import run_on_device_0, run_on_devices, try_devices
@@ -26,8 +26,7 @@ def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    check_tensors("params", params)
-    check_device(device)
+    check_params(params, device)
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
@@ -170,6 +169,15 @@ def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
         raise ValueError("a batch cannot be split over no devices")
     if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
+
+
+def check_params(params: Sequence[Tensor], device: torch.device) -> None:
+    """Raise ValueError unless `params` are tensors that can require grad, and `device` is one."""
+    check_tensors("params", params)
+    check_device(device)
+    for i, p in enumerate(params):
+        if not (p.is_floating_point() or p.is_complex()):
+            raise ValueError(f"a parameter must be of a floating dtype, but entry {i} is {shown(p)}")
 
 
 def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
