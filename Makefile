@@ -16,7 +16,10 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
 export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
 unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
 
-.PHONY: help book test lab run diff data clean
+# JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: help book test lab edit run diff data clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +32,12 @@ book: .venv/installed ## install what is missing into .venv, build the site, say
 test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
 	@.venv/bin/pytest --nbval
 
-lab: .venv/installed ## open JupyterLab in notebooks/
-	@.venv/bin/jupyter lab --FileContentsManager.preferred_dir=notebooks
+lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
+	@.venv/bin/python book/tools/working_copy.py
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab
+
+edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors: it saves over the stored outputs
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=notebooks
 
 run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
 	@.venv/bin/python book/tools/run_notebooks.py
@@ -41,7 +48,7 @@ diff: .venv/installed ## show what changed in the notebooks since the last commi
 data: .venv/installed ## download Fashion-MNIST (30 MB)
 	@.venv/bin/python -m d2lpar data
 
-clean: ## delete the built site and the caches of the tests; .venv and data/ stay
+clean: ## delete the built site and the caches of the tests; .venv, data/ and lab/ stay
 	@rm -rf _build .pytest_cache .ruff_cache
 	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
