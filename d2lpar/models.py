@@ -67,6 +67,8 @@ def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
     values = X.detach().cpu().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
     if not np.isfinite(values.numpy()).all():  # NumPy's loop waits for no second thread
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
+    if y.dtype != torch.int64:
+        raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
     if len(y) and not 0 <= (classes := y.cpu().numpy()).min() <= classes.max() < 10:
         raise ValueError(f"classes must be from 0 to 9, got {classes.min()} to {classes.max()}")
 

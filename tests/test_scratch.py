@@ -252,6 +252,12 @@ def misfits():
         "no devices": (X, y, [], [], "no devices"),
         "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
         "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, "there are no examples"),
+        "labels as a column": (X, y[:, None], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(6, 1\)"),
+        "labels of another dtype": (X, y.short(), replicas(2), [CPU] * 2, "classes must be int64, .* got torch.int16"),
+        "a class that is not there": (X, y.clamp(min=10), replicas(2), [CPU] * 2, "classes must be from 0 to 9, got 10 to 10"),
+        "NaN": (X * float("nan"), y, replicas(2), [CPU] * 2, "X holds NaN or infinity"),
+        "images of another dtype": (X.double(), y, replicas(2), [CPU] * 2, "must require grad and be torch.float64"),
+        "parameters without grad": (X, y, [lenet_params(), lenet_params()], [CPU] * 2, "of replica 0 must require grad"),
         "shapes": (X, y, other, [CPU] * 2, r"replica 1 is no LeNet, .*\(50, 20, 3, 3\).*LeNet's .*\(50, 20, 5, 5\)"),
         "missing tensors": (X, y, [replicas(1)[0][:7]] * 2, [CPU] * 2, "replica 0 is no LeNet"),
         "one replica twice": (X, y, replicas(1) * 2, [CPU] * 2, "parameter 0 of replica 0 and .* 0 of replica 1 share"),
@@ -283,6 +289,12 @@ def test_a_gradient_that_is_missing_on_one_device_is_an_error():
     with pytest.raises(ValueError, match=r"as many tensors as the others, got \[2, 1\]"):
         scratch.sum_gradients([ones[:2], ones[2:]])
     assert all((x == 1).all() for x in ones)
+
+
+def test_labels_that_would_be_compared_with_every_image_are_refused():
+    X, y = examples(6)
+    with pytest.raises(ValueError, match=r"one label per example, got shapes \(6, 1, 28, 28\) and \(6, 1\)"):
+        evaluate_accuracy(replicas(1)[0], [(X, y[:, None])])
 
 
 def test_an_accuracy_of_nothing_is_refused():
