@@ -101,7 +101,6 @@ class DataParallel(nn.Module):
 
     def __init__(self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None) -> None:
         super().__init__()
-        check_module(module)
         self.device_ids = check_device_ids(device_ids)
         check_on(self.device_ids[0], module)
         self.module = module
@@ -264,7 +263,8 @@ def check_outputs(outputs: Sequence[Any]) -> None:
 
 
 def check_on(device: torch.device, module: nn.Module) -> None:
-    """Raise ValueError unless all parameters and buffers of `module` are on `device`."""
+    """Raise ValueError unless `module` is a module, with all its parameters and buffers on `device`."""
+    check_module(module)
     elsewhere = [f"{name} on {x.device}" for name, x in [*module.named_parameters(), *module.named_buffers()]
                  if x.device != device]
     if elsewhere:

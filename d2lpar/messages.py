@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from d2lpar.buffers import overlaps, why_not_written
-from d2lpar.checks import check_devices, check_list, check_truth_values, shown
+from d2lpar.checks import check_devices, check_list, shown
 from d2lpar.devices import run_on_devices
 from d2lpar.timing import Span, Stopwatch
 
@@ -104,7 +104,6 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
             reads or writes, or if a part cannot be written or is of another shape or dtype.
     """
     into = parts if into is None else into
-    check_truth_values(add=add)
     _check_moves(parts, moves, into)
     if not moves:
         return

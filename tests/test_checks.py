@@ -25,6 +25,7 @@ from d2lpar import checks
 from d2lpar.concise import evaluate_accuracy_gpus
 from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
+from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
 from d2lpar.plot import draw_curves
@@ -113,7 +114,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
-    "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "add": True, "into": lists()},
+    "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
     **dict.fromkeys([f"collectives.{name}" for name in (
         "allreduce", "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
     "collectives.allreduce_flat": lambda: {"device_tensors": lists()},
@@ -153,6 +154,7 @@ GOOD: dict[str, Callable[[], dict]] = {
 # Where arguments are not simply passed by their names
 CALLS: dict[str, Callable] = {
     "devices.run_on_devices": lambda fn, column: run_on_devices(fn, column),
+    "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
