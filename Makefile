@@ -54,10 +54,10 @@ clean: ## delete the built site and the caches of the tests; .venv, data/ and la
 
 # The stamp makes a second call quick; pip itself finds out what is there already.
 .venv/installed: requirements.txt pyproject.toml
-	@$(PYTHON) -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -c '$(VERSION_TEST)'
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
-	@test -x .venv/bin/pip || $(PYTHON) -m venv .venv
+	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c '$(VERSION_TEST)'
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.1 GB? Then run the same command again."; exit 1; }
