@@ -69,7 +69,7 @@ def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
     if y.dtype != torch.int64:
         raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
-    if len(y) and (lowest := y.cpu().numpy().min()) < 0:  # the loss leaves -100 out; from 10 on it raises an error itself
+    if len(y) and (lowest := y.cpu().numpy().min()) < 0:  # -100 would be left out; 10 is an error of the loss
         raise ValueError(f"classes count from 0, got {lowest}")
 
 
