@@ -16,7 +16,10 @@ export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
 export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
 unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
 
-.PHONY: help book test lab run diff data clean
+# JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
+
+.PHONY: help book test lab edit run diff data clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +32,12 @@ book: .venv/installed ## install what is missing into .venv, build the site, say
 test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
 	@.venv/bin/pytest --nbval
 
-lab: .venv/installed ## open JupyterLab in notebooks/
-	@.venv/bin/jupyter lab --FileContentsManager.preferred_dir=notebooks
+lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
+	@.venv/bin/python book/tools/working_copy.py
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab
+
+edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors: it saves over the stored outputs
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=notebooks
 
 run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
 	@.venv/bin/python book/tools/run_notebooks.py
@@ -41,16 +48,16 @@ diff: .venv/installed ## show what changed in the notebooks since the last commi
 data: .venv/installed ## download Fashion-MNIST (30 MB)
 	@.venv/bin/python -m d2lpar data
 
-clean: ## delete the built site and the caches of the tests; .venv and data/ stay
+clean: ## delete the built site and the caches of the tests; .venv, data/ and lab/ stay
 	@rm -rf _build .pytest_cache .ruff_cache
 	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
 # The stamp makes a second call quick; pip itself finds out what is there already.
 .venv/installed: requirements.txt pyproject.toml
-	@$(PYTHON) -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
-	@$(PYTHON) -c '$(VERSION_TEST)'
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
-	@test -x .venv/bin/pip || $(PYTHON) -m venv .venv
+	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c '$(VERSION_TEST)'
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.1 GB? Then run the same command again."; exit 1; }

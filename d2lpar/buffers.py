@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from d2lpar.checks import check_counts, check_list, check_tensors, shown
+
 
 def check_buffers(data: Sequence[Tensor]) -> None:
     """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
@@ -21,6 +23,7 @@ def check_buffers(data: Sequence[Tensor]) -> None:
     Wanted: at least one tensor, one shape, one dtype, no two buffers that share memory (nor one that shares memory
     with itself, as an expanded tensor does), and none that autograd or inference mode forbids to write.
     """
+    check_list("data", data)
     if len(data) == 0:
         raise ValueError("a collective needs at least one tensor, got none")
     for rank, x in enumerate(data):
@@ -35,6 +38,9 @@ def check_buffers(data: Sequence[Tensor]) -> None:
 
 def check_lists(device_tensors: Sequence[Sequence[Tensor]]) -> None:
     """Raise a ValueError unless the lists can be reduced entry by entry, and each of them can be one buffer."""
+    check_list("device_tensors", device_tensors)
+    for rank, tensors in enumerate(device_tensors):
+        check_list(f"what device {rank} has", tensors)
     lengths = [len(tensors) for tensors in device_tensors]
     if not lengths or lengths[0] == 0 or len(set(lengths)) > 1:
         raise ValueError(f"each device needs one list of the same number of tensors, at least 1, got lengths {lengths}")
@@ -58,6 +64,7 @@ def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
 
     Exact: two views of one storage need not have one.
     """
+    check_tensors("tensors", tensors)
     starts = [x.data_ptr() for x in tensors]
     ends = [start + _extent_bytes(x) for start, x in zip(starts, tensors)]
     found, near = [], []  # near: those whose addresses reach beyond the current one's first
@@ -76,6 +83,8 @@ def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor,
 
     The chunks are views. Only a buffer with gaps in memory is copied, and written back at the end of the block.
     """
+    check_tensors("data", data)
+    check_counts(num_chunks=num_chunks)
     flat = [x.contiguous().view(-1) for x in data]
     yield [x.tensor_split(num_chunks) for x in flat]
     for x, copy in zip(data, flat):
@@ -86,7 +95,7 @@ def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor,
 def why_not_written(x: Tensor) -> str:
     """What forbids to write `x` in place, as the end of a sentence; "" if nothing does."""
     if not isinstance(x, Tensor):
-        return f"is no tensor but {x!r}"
+        return f"is no tensor but {shown(x)}"
     if x.layout != torch.strided or x.device.type == "meta":
         return f"is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory"
     if x.dtype == torch.bool:

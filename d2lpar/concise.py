@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from d2lpar.checks import check_devices, check_labels, check_lr, check_module
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.data_parallel import DataParallel, replicate
 from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.history import History
 from d2lpar.interrupts import uninterrupted
 from d2lpar.models import initialize
-from d2lpar.scratch import check_examples, check_lr, split_batch
+from d2lpar.scratch import check_examples, split_batch
 
 
 @torch.no_grad()
@@ -37,6 +38,7 @@ def evaluate_accuracy_gpus(
         for replica in replicas:
             replica.eval()
         for X, y in data_iter:
+            check_labels(X, y)
             right += sum(run_on_devices(count_right, replicas, *split_f(X, y, devices)))
             count += len(y)
     finally:
@@ -85,6 +87,9 @@ def train_net(
 
 def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.Module, Sequence[torch.device]]:
     """The module inside a DataParallel, ours or torch's, and the devices to use."""
+    check_module(net)
+    if devices is not None:
+        check_devices(devices)
     module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
     if devices is None:
         devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]

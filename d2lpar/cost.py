@@ -7,11 +7,12 @@ being a message at all and beta for every byte. Chapter 3 fits both, and asks wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, log2
+from math import ceil, inf, log2
 from typing import NamedTuple
 
 import numpy as np
 
+from d2lpar.checks import check_list, check_numbers, is_number, shown
 from d2lpar.devices import check_num_devices
 
 
@@ -44,7 +45,7 @@ def naive_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
-    check_num_devices(k)
+    check_cost(size_bytes, k, link)
     return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
@@ -53,7 +54,7 @@ def tree_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
-    check_num_devices(k)
+    check_cost(size_bytes, k, link)
     return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
@@ -62,20 +63,23 @@ def ring_s(size_bytes: float, k: int, link: Link) -> float:
 
     Taught in: notebooks/03_allreduce.ipynb
     """
-    check_num_devices(k)
+    check_cost(size_bytes, k, link)
     return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
 
 
 def crossover_bytes(k: int, link: Link) -> float:
     """The size from which on the ring is faster than the tree; 0 where it always is.
 
+    Infinite where a byte costs nothing, and only rounds count.
     Taught in: notebooks/03_allreduce.ipynb
     """
-    check_num_devices(k)
+    check_cost(0, k, link)
     levels = ceil(log2(k))
     saved_rounds, saved_share = k - 1 - levels, levels - (k - 1) / k
     if saved_rounds == 0:
         return 0.0
+    if link.beta_s_per_byte == 0:
+        return inf
     return saved_rounds * link.alpha_s / (saved_share * link.beta_s_per_byte)
 
 
@@ -86,6 +90,7 @@ def bucket_sizes(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
     Taught in: notebooks/03_allreduce.ipynb
     """
     filled: list[int] = []
+    check_sizes(sizes_bytes, bucket_bytes)
     for size in sizes_bytes:
         if filled and filled[-1] + size <= bucket_bytes:
             filled[-1] += size
@@ -102,6 +107,7 @@ def rounds_s(
     A round lasts as long as its longest message, or as the bus needs for all of them.
     Taught in: notebooks/03_allreduce.ipynb
     """
+    check_rounds(rounds, link, bus)
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte
@@ -119,18 +125,55 @@ def fit_link(
     Raises ValueError for fewer than two different sizes.
     Taught in: notebooks/03_allreduce.ipynb
     """
-    n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
-    check_measurements(n, t)
+    n, t = check_measurements(sizes_bytes, seconds)
     terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
     alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
     return Link(float(alpha_s), float(beta_s_per_byte))
 
 
-def check_measurements(sizes_bytes: np.ndarray, seconds: np.ndarray) -> None:
-    """Raise ValueError unless there is one positive time for each of at least two different sizes."""
-    if sizes_bytes.ndim != 1 or sizes_bytes.shape != seconds.shape or len(set(sizes_bytes.tolist())) < 2:
-        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes {sizes_bytes.tolist()} "
-                         f"and times {seconds.tolist()}")
-    if not (np.isfinite([sizes_bytes, seconds]).all() and (sizes_bytes >= 0).all() and (seconds > 0).all()):
+def check_measurements(
+    sizes_bytes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays; ValueError unless there is one positive time for each of at least two different sizes."""
+    check_list("sizes_bytes", sizes_bytes)
+    check_list("seconds", seconds)
+    try:
+        n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"sizes and times must be numbers, got {shown(sizes_bytes)} and {shown(seconds)}") from None
+    if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2:
+        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes "
+                         f"{shown(n.tolist())} and times {shown(t.tolist())}")
+    if not (np.isfinite([n, t]).all() and (n >= 0).all() and (t > 0).all()):
         raise ValueError("sizes must be finite and not negative, times finite and above 0, got "
-                         f"{sizes_bytes.tolist()} and {seconds.tolist()}")
+                         f"{shown(n.tolist())} and {shown(t.tolist())}")
+    return n, t
+
+
+def check_cost(size_bytes: float, k: int, *links: Link) -> None:
+    """Raise ValueError unless the size is finite and not negative, `k` a number of devices, and links have prices.
+
+    A price may be negative, as one that was fitted to times can be.
+    """
+    check_num_devices(k)
+    check_numbers(a_size_in_bytes=size_bytes)
+    for link in links:
+        if not isinstance(link, Link) or not all(is_number(price) for price in link):
+            raise ValueError(f"a link needs two finite prices, as in Link(1e-5, 1e-9), got {shown(link)}")
+
+
+def check_sizes(sizes_bytes: Sequence[float], *more: float) -> None:
+    """Raise ValueError unless all sizes in the list, and `more`, are finite and not negative."""
+    check_list("sizes in bytes", sizes_bytes)
+    for size in (*sizes_bytes, *more):
+        check_numbers(a_size_in_bytes=size)
+
+
+def check_rounds(rounds: Sequence[Sequence[int]], *links: Link) -> None:
+    """Raise ValueError unless every round has messages, of sizes that can be, and every link has prices."""
+    check_cost(0, 1, *links)
+    check_list("rounds", rounds)
+    for number, sizes in enumerate(rounds):
+        check_sizes(sizes)
+        if len(sizes) == 0:
+            raise ValueError(f"a round needs at least one message, but round {number} of {len(rounds)} has none")

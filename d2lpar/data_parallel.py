@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
+from d2lpar.checks import check_device, check_devices, check_list, check_module, shown
 from d2lpar.devices import run_on_devices, try_devices
 
 
@@ -27,6 +28,8 @@ def scatter(inputs: Any, devices: Sequence[torch.device]) -> list[Any]:
     dimensions is one number and cannot be cut, so it goes to all too.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_devices(devices, 1)
+
     def cut(x: Any) -> list:
         if not isinstance(x, Tensor):
             return [x] * len(devices)
@@ -46,6 +49,8 @@ def replicate(module: nn.Module, device: torch.device) -> nn.Module:
 
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_module(module)
+    check_device(device)
     copies: dict[int, Tensor] = {}  # by id, so that a tensor used twice is copied once
     for p in module.parameters():
         own = p.detach().to(device, copy=True)
@@ -66,6 +71,9 @@ def gather(outputs: Sequence[Any], device: torch.device) -> Any:
     numbers, become a vector.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_outputs(outputs)
+    check_device(device)
+
     def join(*parts: Tensor) -> Tensor:
         here = [part.to(device) for part in parts]
         return torch.cat(here) if here[0].dim() else torch.stack(here)
@@ -146,11 +154,8 @@ class _Call:
             raise
 
     def _gathered(self, results: Sequence[Any]) -> list[Tensor]:
+        check_outputs(results)
         flat = [pytree.tree_flatten(result) for result in results]
-        for rank, (outputs, nesting) in enumerate(flat):
-            if nesting != flat[0][1] or not all(isinstance(x, Tensor) for x in outputs):
-                raise ValueError("replicas must all return tensors, nested in the same way: "
-                                 f"rank {rank} returned {nesting} of {[type(x).__name__ for x in outputs]}")
         self.out_nesting = flat[0][1]
         self.outputs = [outputs for outputs, _ in flat]
         return [gather([x.detach() for x in column], self.devices[0]) for column in zip(*self.outputs)]
@@ -226,24 +231,46 @@ def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[to
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
     if isinstance(device_ids, int | str | torch.device):
-        raise ValueError(f"device_ids is a list of devices or of places, such as try_devices(2), got {device_ids!r}")
+        raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
+                         f"got {shown(device_ids)}")
+    check_list("device_ids", device_ids)
     if len(device_ids) == 0:
         raise ValueError("a module needs at least one device, got device_ids=[]")
     devices = []
     for place in device_ids:
-        if isinstance(place, int):
+        if isinstance(place, int) and not isinstance(place, bool):
             if place < 0:
                 raise ValueError(f"places in the list of devices count from 0, got {place}")
             place = try_devices(place + 1)[place]
-        device = torch.device(place)
+        try:
+            device = torch.device(place)
+        except (RuntimeError, TypeError):
+            raise ValueError(f"device_ids are devices or their places, got {shown(place)} among them") from None
         if device.type == "cuda" and not (device.index or 0) < torch.cuda.device_count():
             raise ValueError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPUs")
         devices.append(torch.empty(0, device=device).device)  # "cuda" alone means the current one
     return devices
 
 
+def check_outputs(outputs: Sequence[Any]) -> None:
+    """Raise ValueError unless all replicas have returned tensors, nested in the same way, that can be joined."""
+    check_list("outputs", outputs)
+    if len(outputs) == 0:
+        raise ValueError("there are no outputs to put together")
+    flat = [pytree.tree_flatten(result) for result in outputs]
+    for rank, (leaves, nesting) in enumerate(flat):
+        if nesting != flat[0][1] or not all(isinstance(x, Tensor) for x in leaves):
+            raise ValueError("replicas must all return tensors, nested in the same way: "
+                             f"rank {rank} returned {shown(nesting)} of {[type(x).__name__ for x in leaves]}")
+        for x, first in zip(leaves, flat[0][0]):
+            if x.dim() != first.dim() or x.shape[1:] != first.shape[1:]:
+                raise ValueError(f"outputs of shapes {tuple(first.shape)} on rank 0 and {tuple(x.shape)} on rank {rank}"
+                                 " cannot be joined: only the first dimension may differ")
+
+
 def check_on(device: torch.device, module: nn.Module) -> None:
-    """Raise ValueError unless all parameters and buffers of `module` are on `device`."""
+    """Raise ValueError unless `module` is a module, with all its parameters and buffers on `device`."""
+    check_module(module)
     elsewhere = [f"{name} on {x.device}" for name, x in [*module.named_parameters(), *module.named_buffers()]
                  if x.device != device]
     if elsewhere:

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from d2lpar.checks import check_counts, check_devices, check_functions, check_list, check_seeds
 from d2lpar.interrupts import uninterrupted
 
 ALL_CORES = torch.get_num_threads()  # what PyTorch takes for one operation when nobody limits it
@@ -59,12 +60,12 @@ def try_devices(k: int = 1) -> list[torch.device]:
 
 def check_num_devices(k: int) -> None:
     """Raise ValueError unless `k` is a whole number of at least 1."""
-    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"the number of devices must be a whole number of at least 1, got {k!r}")
+    check_counts(the_number_of_devices=k)
 
 
 def describe_devices(devices: Sequence[torch.device]) -> str:
     """One line for people: what each of `devices` is, and what it shares with the others."""
+    check_devices(devices)
     if not devices:
         return "no devices"
     places = Counter(devices)
@@ -87,8 +88,7 @@ def cores_per_device(cores: int) -> Generator[None]:
         ValueError: if `cores` is not a whole number of at least 1.
     """
     global _cores_per_device
-    if not isinstance(cores, int) or isinstance(cores, bool) or cores < 1:
-        raise ValueError(f"a device needs a whole number of cores, at least 1, got {cores!r}")
+    check_counts(the_number_of_cores=cores)
     before, _cores_per_device = _cores_per_device, cores
     try:
         yield
@@ -118,10 +118,14 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
         The results in rank order.
 
     Raises:
-        ValueError: if the lists differ in length or there are none.
+        ValueError: if the lists differ in length or there are none, or
+            `fn` is no function.
         Exception: what `fn` raised on the lowest rank that failed, with a note that
             names the rank. By then all the other ranks have finished.
     """
+    check_functions(fn=fn)
+    for place, column in enumerate(columns):
+        check_list(f"list {place}", column)
     lengths = [len(column) for column in columns]
     if not lengths or len(set(lengths)) > 1 or lengths[0] == 0:
         raise ValueError(f"each device needs one entry per list, got lengths {lengths}")
@@ -151,6 +155,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
 
 def run_on_device_0(fn: Callable, *args: Any) -> Any:
     """Call `fn(*args)` in the thread of device 0, as `run_on_devices` would; what it returns."""
+    check_functions(fn=fn)
     return run_on_devices(lambda rank: fn(*args), [0])[0]
 
 
@@ -159,6 +164,7 @@ def set_seed(seed: int) -> None:
 
     A CPU does both anyway, for the same number of cores.
     """
+    check_seeds(seed=seed)
     torch.manual_seed(seed)
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -167,6 +173,7 @@ def set_seed(seed: int) -> None:
 
 def synchronize(devices: Sequence[torch.device]) -> None:
     """Block until all the work queued on `devices` is done; a CPU has no queue, so there is nothing to wait for."""
+    check_devices(devices)
     for device in set(devices):
         if device.type == "cuda":
             torch.cuda.synchronize(device)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from torchvision.datasets import FashionMNIST
 
-from d2lpar.official_files import DataError, book_sizes, named_root, own_roots, raw_folder, read_set
+from d2lpar.official_files import DataError, book_sizes, check_folder, named_root, own_roots, raw_folder, read_set
 
 try:
     import fcntl
@@ -177,9 +177,7 @@ def _not_writable(root: Path, problem: OSError) -> DataError:
 
 def _place_for_download(root: str | Path | None) -> Path:
     if root is not None:
-        if not isinstance(root, str | os.PathLike) or not os.fspath(root):
-            raise ValueError(f"root must be the name of a folder, got {root!r}")
-        return Path(root).absolute()
+        return check_folder(root).absolute()
     named = os.environ.get("D2LPAR_DATA")
     if named and named != "none":
         return named_root(named)

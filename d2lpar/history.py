@@ -15,6 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
+from d2lpar.checks import check_counts, check_devices, is_number, shown
 from d2lpar.devices import describe_devices, synchronize
 from d2lpar.plot import draw_curves, in_notebook, show_live
 
@@ -33,12 +34,12 @@ class History:
         devices: for the clock, which waits for their work, and for the last line.
 
     Raises:
-        ValueError: if there is no epoch or no batch.
+        ValueError: if there is no epoch or no batch, or a device is none.
     """
 
     def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
-        if num_epochs < 1 or num_batches < 1:
-            raise ValueError(f"nothing to train: {num_epochs} epochs of {num_batches} batches")
+        check_counts(num_epochs=num_epochs, num_batches=num_batches)
+        check_devices(devices)
         self.epoch_s: list[float] = []
         self.accuracies: list[float] = []
         self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
@@ -60,8 +61,8 @@ class History:
 
     def add(self, accuracy: float) -> None:
         """End the epoch: print its line, and let the curve grow by one point."""
-        if not 0 <= accuracy <= 1:
-            raise ValueError(f"an accuracy is a share from 0 to 1, got {accuracy!r}")
+        if not is_number(accuracy) or not 0 <= accuracy <= 1:
+            raise ValueError(f"an accuracy is a share from 0 to 1, got {shown(accuracy)}")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)

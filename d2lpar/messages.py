@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from d2lpar.buffers import overlaps, why_not_written
+from d2lpar.checks import check_devices, check_list, shown
 from d2lpar.devices import run_on_devices
 from d2lpar.timing import Span, Stopwatch
 
@@ -39,6 +40,7 @@ class Meter:
     on: Meter | None = None
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
+        check_devices(devices)
         self.messages: list[Message] = []
         self.num_rounds = 0
         self._num_ranks, self._watch = len(devices), Stopwatch(devices)
@@ -130,12 +132,23 @@ def deliver(source: int, target: int, x: Tensor, into: Tensor, *,
 
 def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, int]],
                  into: Sequence[Sequence[Tensor]]) -> None:
-    for source, target, c in moves:
+    if not isinstance(moves, list | tuple):
+        raise ValueError(f"moves must be a list, got {shown(moves)}")
+    for name, lists in (("parts", parts), ("into", into)):
+        check_list(name, lists)
+        for rank, tensors in enumerate(lists):
+            check_list(f"{name}[{rank}]", tensors)
+    for move in moves:
+        if not isinstance(move, tuple | list) or [type(number) for number in move] != [int] * 3:
+            raise ValueError(f"a move is a source rank, a target rank and the number of a part, got {shown(move)}")
+        source, target, c = move
         for rank, tensors in ((source, parts), (target, into)):
             if not (0 <= rank < len(tensors) and 0 <= c < len(tensors[rank])):
                 raise ValueError(f"move {(source, target, c)}: there is no part {c} on rank {rank}")
         if problem := why_not_written(into[target][c]):
             raise ValueError(f"move {(source, target, c)}: part {c} of rank {target} {problem}")
+        if not isinstance(parts[source][c], Tensor):
+            raise ValueError(f"move {(source, target, c)}: part {c} of rank {source} is {shown(parts[source][c])}")
         if parts[source][c].dtype != into[target][c].dtype:
             raise ValueError(f"move {(source, target, c)}: {parts[source][c].dtype} is sent into "
                              f"{into[target][c].dtype}")

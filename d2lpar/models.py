@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import sqrt
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from d2lpar.checks import check_counts, check_labels, check_module, check_numbers, check_seeds, check_tensors, shown
 
 LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -24,6 +27,7 @@ def lenet_params(scale: float | None = None, seed: int = 0) -> list[Tensor]:
     which keeps the signal's size from layer to layer (He et al. 2015, section 2.2).
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_start(scale, seed)
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape: int, inputs: int) -> Tensor:
@@ -48,6 +52,40 @@ def lenet(X: Tensor, params: Sequence[Tensor]) -> Tensor:
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), 2, stride=2)  # (B, 50, 4, 4)
     h3 = F.relu(h2.flatten(1) @ W3 + b3)  # (B, 128)
     return h3 @ W4 + b4
+
+
+def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
+    """Raise ValueError unless X (B, 1, 28, 28), y (B,) and `params` are images, classes and parameters of LeNet.
+
+    Images are finite numbers, of the dtype of the parameters.
+    """
+    check_lenet("what should be trained or tested", params)
+    check_labels(X, y)
+    if X.shape[1:] != (1, 28, 28) or X.dtype != params[0].dtype:
+        raise ValueError(f"images must have shape (B, 1, 28, 28) and the parameters' dtype {params[0].dtype}, "
+                         f"got {shown(X)}")
+    values = X.detach().cpu().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
+    if not np.isfinite(values.numpy()).all():  # NumPy's loop waits for no second thread
+        raise ValueError("images must be finite numbers, but X holds NaN or infinity")
+    if y.dtype != torch.int64:
+        raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
+    if len(y) and (lowest := y.cpu().numpy().min()) < 0:  # -100 would be left out; 10 is an error of the loss
+        raise ValueError(f"classes count from 0, got {lowest}")
+
+
+def check_start(scale: float | None, seed: int) -> None:
+    """Raise ValueError unless `scale` is None or a finite number that is not negative, and `seed` can be one."""
+    check_numbers(scale=1.0 if scale is None else scale)
+    check_seeds(seed=seed)
+
+
+def check_lenet(name: str, params: Sequence[Tensor]) -> None:
+    """Raise ValueError unless `params` are the eight tensors of a LeNet; `name` says whose they should be."""
+    check_tensors(name, params)
+    shapes = [tuple(p.shape) for p in params]
+    if shapes != LENET_SHAPES:
+        raise ValueError(f"{name} is no LeNet, which is what is trained here: its tensors have shapes {shapes}, "
+                         f"LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
 
 
 loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
@@ -75,6 +113,7 @@ def resnet18(num_classes: int, in_channels: int = 1, width: int = 64) -> nn.Sequ
     Source: He et al., 2016, with the first layer of Dive into Deep Learning.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_counts(num_classes=num_classes, in_channels=in_channels, width=width)
     from d2l import torch as d2l  # here: it takes seconds, and few ranks need it
 
     net = nn.Sequential(
@@ -109,6 +148,8 @@ def initialize(net: nn.Module, seed: int = 0) -> None:
     The same seed gives the same bits, and the global random generator is left alone.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
+    check_module(net)
+    check_seeds(seed=seed)
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         for module in net.modules():

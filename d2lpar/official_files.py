@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from d2lpar.checks import check_counts, check_truth_values, shown
+
 NUM_TRAIN, NUM_TEST = 3584, 2048  # 14 batches of 256 and 8 of 256
 OFFICIAL_TRAIN, OFFICIAL_TEST = 60_000, 10_000
 
@@ -98,7 +100,14 @@ def find_data() -> Path | None:
 
 def raw_folder(root: Path) -> Path:
     """Where the four files lie below `root`."""
-    return root / "FashionMNIST" / "raw"
+    return check_folder(root) / "FashionMNIST" / "raw"
+
+
+def check_folder(root: str | Path) -> Path:
+    """`root` as a path; ValueError if it is no name of a folder."""
+    if not isinstance(root, str | os.PathLike) or not os.fspath(root):
+        raise ValueError(f"root must be the name of a folder, got {shown(root)}")
+    return Path(root)
 
 
 def _project() -> Path | None:
@@ -127,6 +136,8 @@ def named_root(named: str) -> Path:
 
 def read_set(root: Path, is_train: bool, count: int) -> tuple[Tensor, Tensor]:
     """The first `count` images and labels."""
+    check_truth_values(is_train=is_train)
+    check_counts(count=count)
     image_path, label_path = (raw_folder(root) / file.name for file in FILES[is_train])
     images, labels = (_read_file(root, file) for file in FILES[is_train])
     if len(images) != len(labels):

@@ -8,7 +8,8 @@ from math import inf
 import torch
 from torch import Tensor
 
-from d2lpar.models import lenet, loss
+from d2lpar.checks import check_list, check_lr, check_tensors
+from d2lpar.models import check_images, lenet, loss
 
 
 def one_worker(
@@ -19,6 +20,8 @@ def one_worker(
     Returns new tensors and leaves `params` alone.
     Taught in: notebooks/01_why_gradients_split.ipynb
     """
+    check_images(X, y, params)
+    check_lr(lr)
     gradients = torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
     return [p.detach() - lr * g / len(X) for p, g in zip(params, gradients)]
 
@@ -52,6 +55,8 @@ def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
     """Raise ValueError unless each tensor has a counterpart of its shape, and there is a tensor at all."""
+    check_tensors("the first list", ours)
+    check_tensors("the second list", theirs)
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
     if not shapes[1] or shapes[0] != shapes[1]:
         raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")
@@ -59,6 +64,7 @@ def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None
 
 def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
     """Raise ValueError unless there is a replica, and each has the tensors of the first."""
+    check_list("replicas", replicas)
     if len(replicas) == 0:
         raise ValueError("there are no replicas to compare")
     for other in replicas:
@@ -67,5 +73,6 @@ def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
 
 def equal_bits(p: Tensor, q: Tensor) -> bool:
     """Whether two tensors of one shape are of one dtype, the same in every bit, and without NaN."""
+    check_tensors("p and q", [p, q])
     p, q = (x.detach().cpu().contiguous().reshape(-1) for x in (p, q))
     return p.dtype == q.dtype and torch.equal(p, q) and torch.equal(p.view(torch.uint8), q.view(torch.uint8))

@@ -7,7 +7,7 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -22,6 +22,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 
 from d2lpar import compat as compat
+from d2lpar.checks import check_counts, check_list, is_number, shown
 from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
@@ -45,6 +46,7 @@ def use_book_style() -> None:
 
 def rank_style(rank: int) -> dict:
     """The colour and the marker of a rank, the same in the whole book; both repeat after eight ranks."""
+    check_counts(0, rank=rank)
     colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
@@ -55,8 +57,9 @@ def show(fig: Figure) -> None:
     Outside a notebook it opens a window where there is one to open.
 
     Raises:
-        ValueError: if the figure has no label.
+        ValueError: if the figure has no label, or is none.
     """
+    _check_figure(fig)
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
     _stamp(fig)
@@ -72,6 +75,7 @@ def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle
 
     Returns a handle for the next figure; outside a notebook nothing is shown, and there is none.
     """
+    _check_figure(fig)
     _stamp(fig)
     if handle is not None:
         handle.update(fig, metadata=_alt(fig))
@@ -89,7 +93,9 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     The scales are matplotlib's, "linear" or "log". With `points`, the measured values of each curve, by the same names:
     they get the markers, and the lines are dashed.
     """
-    _check_not_empty(curves, "curves")
+    _check_curves(curves, x, points)
+    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in (xscale, yscale)):
+        raise ValueError(f"a scale is 'linear' or 'log', got {shown(xscale)} and {shown(yscale)}")
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
         places = range(1, len(values) + 1) if x is None else x
@@ -111,7 +117,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     return fig
 
 
-def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Iterable[float]]) -> Figure:
+def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
     """Measured times of messages and fitted ones above, and below by which factor each fit is off.
 
     Args:
@@ -119,6 +125,8 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
         fits: by name, the seconds that a fit gives for each size; where they are not above 0 nothing is drawn.
     """
     _check_not_empty(sizes_bytes, "sizes")
+    for name, values in [("sizes", sizes_bytes), ("seconds", seconds), *_by_name(fits, "fits").items()]:
+        _check_values(name, values, len(sizes_bytes))
     fig, (ax, below) = plt.subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
     ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
     below.axhspan(0.5, 2, color="0.9")
@@ -131,6 +139,9 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
         ratios = [t / value for t, value in zip(seconds, positive)]
         below.loglog(sizes_bytes, ratios, linestyle="none", **style)
         known = [ratio for ratio in ratios if ratio == ratio]
+        if not known:
+            words.append(f"{name} gives no positive time")
+            continue
         words.append(f"{name}: measured times are {min(known):.2g} to {max(known):.2g} times the fitted ones"
                      + f", and for {len(ratios) - len(known)} of {len(ratios)} sizes it gives no positive time"
                      * (len(known) < len(ratios)))
@@ -155,8 +166,7 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
     Args:
         states: by name, for each rank and chunk how many ranks' values it is the sum of.
     """
-    _check_not_empty(states, "states")
-    k = len(next(iter(states.values())))
+    k = _check_states(states)
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
     fig, axes = plt.subplots(rows, columns, figsize=(1.9 * columns, 2.1 * rows), squeeze=False)
@@ -190,6 +200,14 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         unit_s: seconds per unit of the axis, 1e-3 for ms.
     """
     _check_not_empty(spans, "spans")
+    for span in spans:
+        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+        check_counts(0, rank=span.rank)
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
+    if not is_number(unit_s) or unit_s <= 0:
+        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
     ranks = max(span.rank for span in spans) + 1
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
@@ -293,6 +311,8 @@ def _ratio_words(name: str, row: tuple[float, float, float, float | None]) -> st
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
     """One step of data-parallel training as a drawing: ranks as rows, computing filled, communication hatched."""
     _check_not_empty(shard_sizes, "shards")
+    for size in shard_sizes:
+        check_counts(0, the_size_of_a_shard=size)
     ranks = len(shard_sizes)
     fig, ax = plt.subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
     ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
@@ -337,9 +357,59 @@ def in_notebook() -> bool:
     return hasattr(get_ipython(), "kernel")
 
 
+def _check_figure(fig: Figure) -> None:
+    if not isinstance(fig, Figure):
+        raise ValueError(f"a figure of matplotlib is shown, got {shown(fig)}")
+
+
 def _check_not_empty(things: Collection, name: str) -> None:
+    if not isinstance(things, Mapping):
+        check_list(name, things)
     if len(things) == 0:
         raise ValueError(f"a figure of nothing: there are no {name}")
+
+
+def _by_name(things: Mapping, name: str) -> Mapping:
+    if not isinstance(things, Mapping):
+        raise ValueError(f"{name} must be given by name, as in {{'ring': ...}}, got {shown(things)}")
+    _check_not_empty(things, name)
+    return things
+
+
+def _check_values(name: str, values: Sequence[float], length: int | None = None) -> None:
+    """Numbers, so many; infinite ones and NaN are gaps in a drawing."""
+    check_list(str(name), values)
+    for value in values:
+        if not isinstance(value, float) and not is_number(value):
+            raise ValueError(f"{name} must be a list of numbers, but holds {shown(value)}")
+    if length is not None and len(values) != length:
+        raise ValueError(f"{name} has {len(values)} values for {length} places")
+
+
+def _check_curves(curves: Mapping[str, Sequence[float]], x: Sequence[float] | None,
+                  points: Mapping[str, Sequence[float]] | None) -> None:
+    if x is not None:
+        _check_values("x", x)
+    for name, values in _by_name(curves, "curves").items():
+        _check_values(name, values, None if x is None else len(x))
+    if points is not None:
+        if set(_by_name(points, "points")) != set(curves):
+            raise ValueError(f"points are of the same names as curves, got {list(points)} for {list(curves)}")
+        for name, values in points.items():
+            _check_values(f"what was measured of {name}", values, len(curves[name]))
+
+
+def _check_states(states: Mapping[str, Sequence[Sequence[int]]]) -> int:
+    """The number of ranks, each of which has as many chunks, in every state."""
+    for name, rows in _by_name(states, "states").items():
+        _check_not_empty(rows, "ranks")
+        for row in rows:
+            _check_values(name, row)
+    k = len(next(iter(states.values())))
+    for name, rows in states.items():
+        if [len(row) for row in rows] != [k] * k:
+            raise ValueError(f"each state needs {k} ranks with {k} chunks, got {[len(row) for row in rows]} in {name}")
+    return k
 
 
 def _alt(fig: Figure) -> dict:

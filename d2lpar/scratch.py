@@ -6,7 +6,6 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `s
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from sys import float_info
 
 import torch
 from d2l import torch as d2l
@@ -14,11 +13,12 @@ from torch import Tensor
 
 from d2lpar import compat as compat
 from d2lpar.buffers import overlaps
+from d2lpar.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors, shown
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.devices import run_on_device_0, run_on_devices, try_devices
 from d2lpar.history import History
-from d2lpar.models import LENET_SHAPES, lenet, lenet_params, loss
+from d2lpar.models import LENET_SHAPES, check_images, check_lenet, lenet, lenet_params, loss
 
 
 def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -26,6 +26,7 @@ def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_params(params, device)
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
@@ -56,7 +57,7 @@ def train_batch_loop(
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    check_step(X, device_params, devices, lr)
+    check_step(X, y, device_params, devices, lr)
     X_shards, y_shards = split_batch(X, y, devices)
     shard_losses = [
         loss(lenet(X_shard, params), y_shard).sum()
@@ -97,6 +98,7 @@ def update(
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
+    check_update(params, grads, lr, batch_size)
     for p, grad in zip(params, grads):
         p.grad = grad
     d2l.sgd(params, lr, batch_size)
@@ -111,7 +113,7 @@ def train_batch(
     One thread per device. If a replica fails, no parameter and no gradient changes.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    check_step(X, device_params, devices, lr)
+    check_step(X, y, device_params, devices, lr)
     X_shards, y_shards = split_batch(X, y, devices)
     device_grads = run_on_devices(shard_gradients, X_shards, y_shards, device_params)
     run_on_device_0(sum_gradients, device_grads)
@@ -126,10 +128,11 @@ def evaluate_accuracy(
 
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
-    device, right, count = params[0].device, 0, 0
+    right, count = 0, 0
     for X, y in data_iter:
-        predicted = lenet(X.to(device), params).argmax(1)
-        right += (predicted == y.to(device)).sum().item()
+        check_images(X, y, params)
+        predicted = lenet(X.to(params[0].device), params).argmax(1)
+        right += (predicted == y.to(predicted.device)).sum().item()
         count += len(y)
     check_examples(count)
     return right / count
@@ -160,24 +163,36 @@ def train(
 
 def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
     """Raise ValueError unless X and y have one entry per example and there is a device to send them to."""
+    check_devices(devices)
+    check_tensors("a batch", [X, y])
     if len(devices) == 0:
         raise ValueError("a batch cannot be split over no devices")
     if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
 
 
-def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
+def check_params(params: Sequence[Tensor], device: torch.device) -> None:
+    """Raise ValueError unless `params` are tensors that can require grad, and `device` is one."""
+    check_tensors("params", params)
+    check_device(device)
+    for i, p in enumerate(params):
+        if not (p.is_floating_point() or p.is_complex()):
+            raise ValueError(f"a parameter must be of a floating dtype, but entry {i} is {shown(p)}")
+
+
+def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                lr: float) -> None:
     """Raise ValueError unless there are examples, a learning rate, and a LeNet of its own on each device."""
     check_lr(lr)
+    check_batch(X, y, devices)
     check_examples(len(X))
+    check_list("device_params", device_params)
     if len(device_params) != len(devices):
         raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
     for rank, (params, device) in enumerate(zip(device_params, devices)):
-        shapes = [tuple(p.shape) for p in params]
-        if shapes != LENET_SHAPES:
-            raise ValueError(f"replica {rank} is no LeNet, which is what is trained here: its tensors have shapes "
-                             f"{shapes}, LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
+        check_lenet(f"replica {rank}", params)
+        if not all(p.requires_grad and p.dtype == X.dtype for p in params):
+            raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images are")
         place = torch.empty(0, device=device).device  # "cuda" alone means the current one
         elsewhere = {str(p.device) for p in params if p.device != place}
         if elsewhere:
@@ -186,19 +201,28 @@ def check_step(X: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Se
         (a, i), (b, j) = (divmod(place, len(LENET_SHAPES)) for place in places)
         raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
                          "get_params makes replicas of their own")
+    check_images(X, y, device_params[0])
 
 
 def check_same_lengths(device_tensors: Sequence[Sequence[Tensor]]) -> None:
     """Raise ValueError unless every device has as many tensors as the others."""
+    check_list("the devices' tensors", device_tensors)
+    for rank, tensors in enumerate(device_tensors):
+        check_tensors(f"what rank {rank} has", tensors)
     lengths = [len(tensors) for tensors in device_tensors]
     if len(set(lengths)) > 1:
         raise ValueError(f"every device needs as many tensors as the others, got {lengths}")
 
 
-def check_lr(lr: float) -> None:
-    """Raise ValueError unless `lr` is a finite number that is not negative."""
-    if not isinstance(lr, int | float) or not 0 <= lr <= float_info.max:
-        raise ValueError(f"the learning rate must be a finite number of at least 0, got {lr!r}")
+def check_update(params: Sequence[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int) -> None:
+    """Raise ValueError unless each parameter has a gradient, and there is a learning rate and a number of examples."""
+    check_lr(lr)
+    check_counts(batch_size=batch_size)
+    check_tensors("params", params)
+    check_tensors("grads", grads)
+    if [(p.shape, p.dtype, p.device) for p in params] != [(g.shape, g.dtype, g.device) for g in grads]:
+        raise ValueError("each parameter needs a gradient of its shape, dtype and device, got parameters of shapes "
+                         f"{[tuple(p.shape) for p in params]} and gradients of {[tuple(g.shape) for g in grads]}")
 
 
 def check_examples(count: int) -> None:

@@ -256,7 +256,7 @@ def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data
 
 
 @pytest.mark.parametrize("lr, num_epochs, words", [(float("nan"), 2, "learning rate .* got nan"), (-0.1, 2, "got -0.1"),
-                                                   (0.1, 0, "nothing to train: 0 epochs")])
+                                                   (0.1, 0, "num_epochs must be .* got 0")])
 def test_a_training_that_cannot_be_leaves_the_network_as_it_was(small_data, lr, num_epochs, words):
     net = convnet()
     before = bits(net)

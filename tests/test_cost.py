@@ -209,6 +209,22 @@ def test_what_is_no_finite_number_is_refused(n, t):
         fit_link(n, t)
 
 
+@pytest.mark.parametrize("call, words", [
+    (lambda: naive_s(-1, 2, LINK), "size in bytes must be a finite number of at least 0, got -1"),
+    (lambda: ring_s(float("nan"), 2, LINK), "got nan"),
+    (lambda: tree_s(1, 2, (1e-5, 1e-9)), "a link needs two finite prices, .*got"),
+    (lambda: rounds_s([[1], []], LINK), "at least one message, but round 1 of 2 has none"),
+    (lambda: fit_link(["a", "b"], [1, 2]), "sizes and times must be numbers, got"),
+])
+def test_sizes_and_prices_that_cannot_be_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_where_a_byte_costs_nothing_the_ring_is_never_faster():
+    assert crossover_bytes(8, Link(1e-5, 0.0)) == math.inf and crossover_bytes(2, Link(1e-5, 0.0)) == 0
+
+
 @pytest.mark.parametrize("k", [0, -1, 1.5, None])
 @pytest.mark.parametrize("price", [naive_s, tree_s, ring_s, lambda size, k, link: crossover_bytes(k, link)])
 def test_a_number_of_devices_that_is_none_is_refused(price, k):

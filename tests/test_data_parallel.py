@@ -711,14 +711,14 @@ def test_a_backward_pass_that_fails_names_its_rank_and_leaves_the_gradients_as_t
     ([lambda h: h, lambda h: h.sum().item()], "rank 1 returned.*float"),
     ([lambda h: 3, lambda h: 3], "rank 0 returned.*int"),
     ([lambda h: None, lambda h: None], "rank 0 returned.*NoneType"),
-    ([lambda h: h, lambda h: h[:, :1]], "[Ss]ize"),
-    ([lambda h: h.sum(), lambda h: h], "size"),
+    ([lambda h: h, lambda h: h[:, :1]], r"shapes \(2, 2\) on rank 0 and \(2, 1\) on rank 1"),
+    ([lambda h: h.sum(), lambda h: h], r"shapes \(\) on rank 0 and \(2, .\) on rank 1"),
 ])
 def test_outputs_that_cannot_be_put_together_are_refused_and_nothing_changes(answers, words):
     net = Answers(*answers)
     before = state(net)
     X = torch.tensor([[0.0, 1], [0, 2], [1, 3], [1, 4]])
-    with pytest.raises((ValueError, RuntimeError), match=words):
+    with pytest.raises(ValueError, match=words):
         DataParallel(net, [CPU] * 2)(X)
     assert same(state(net), before)
 

@@ -345,7 +345,7 @@ def test_the_share_of_the_cores_is_restored_after_an_error():
 
 @pytest.mark.parametrize("cores", [0, -2, 1.5, float("nan"), True, None])
 def test_a_share_of_no_cores_is_named(cores):
-    with pytest.raises(ValueError, match=f"whole number of cores, at least 1, got {cores}"):
+    with pytest.raises(ValueError, match=f"number of cores must be a whole number of at least 1, got {cores}"):
         with cores_per_device(cores):
             pass
 

@@ -63,7 +63,7 @@ def test_requirements_pin_all_that_the_stored_outputs_and_the_pages_depend_on(ro
 def test_make_alone_lists_every_target(root: Path) -> None:
     listed = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True).stdout
     assert targets(root) == set(re.findall(r"^make (\w+) +\S", listed, re.M))
-    assert targets(root) >= {"help", "book", "test", "lab", "run", "diff", "data", "clean"}
+    assert targets(root) >= {"help", "book", "test", "lab", "edit", "run", "diff", "data", "clean"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "book/setup.md", "book/index.md"])

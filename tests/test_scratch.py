@@ -136,7 +136,7 @@ def test_several_steps_equal_pytorchs_sgd_on_a_module(k, step):
 def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
     # Model w x, loss (w x - 2)^2 / 2, w = 1: the examples 1, 2, 3 give the gradients -1, 0, 3. Their sum is 2, and
     # 0.3 * 2 / 3 is taken off. The mean of the two shards' means would give (-1/2 + 3) / 2 instead of 2 / 3.
-    monkeypatch.setattr(scratch, "LENET_SHAPES", [(1,)])
+    monkeypatch.setattr(scratch, "check_step", lambda *step: None)  # it wants images, and a LeNet
     monkeypatch.setattr(scratch, "lenet", lambda X, params: X * params[0])
     monkeypatch.setattr(scratch, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
     device_params = [[torch.tensor([1.0], dtype=torch.float64, requires_grad=True)] for _ in range(2)]
@@ -252,6 +252,12 @@ def misfits():
         "no devices": (X, y, [], [], "no devices"),
         "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
         "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, "there are no examples"),
+        "labels as a column": (X, y[:, None], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(6, 1\)"),
+        "labels of another dtype": (X, y.short(), replicas(2), [CPU] * 2, "classes must be int64, .* got torch.int16"),
+        "a class that is not there": (X, y.clamp(max=-100), replicas(2), [CPU] * 2, "classes count from 0, got -100"),
+        "NaN": (X * float("nan"), y, replicas(2), [CPU] * 2, "X holds NaN or infinity"),
+        "images of another dtype": (X.double(), y, replicas(2), [CPU] * 2, "must require grad and be torch.float64"),
+        "parameters without grad": (X, y, [lenet_params(), lenet_params()], [CPU] * 2, "of replica 0 must require grad"),
         "shapes": (X, y, other, [CPU] * 2, r"replica 1 is no LeNet, .*\(50, 20, 3, 3\).*LeNet's .*\(50, 20, 5, 5\)"),
         "missing tensors": (X, y, [replicas(1)[0][:7]] * 2, [CPU] * 2, "replica 0 is no LeNet"),
         "one replica twice": (X, y, replicas(1) * 2, [CPU] * 2, "parameter 0 of replica 0 and .* 0 of replica 1 share"),
@@ -285,6 +291,12 @@ def test_a_gradient_that_is_missing_on_one_device_is_an_error():
     assert all((x == 1).all() for x in ones)
 
 
+def test_labels_that_would_be_compared_with_every_image_are_refused():
+    X, y = examples(6)
+    with pytest.raises(ValueError, match=r"one label per example, got shapes \(6, 1, 28, 28\) and \(6, 1\)"):
+        evaluate_accuracy(replicas(1)[0], [(X, y[:, None])])
+
+
 def test_an_accuracy_of_nothing_is_refused():
     with pytest.raises(ValueError, match="no examples"):
         evaluate_accuracy(replicas(1)[0], [])
@@ -296,23 +308,29 @@ def test_a_training_from_no_parameters_is_refused(small_data):
 
 
 @pytest.mark.parametrize("failing", [0, 2])
-def test_when_a_replica_fails_no_parameter_and_no_gradient_of_any_has_changed(failing):
+def test_when_a_replica_fails_no_parameter_and_no_gradient_of_any_has_changed(failing, monkeypatch):
+    def lenet_for_dim_images(X, params):
+        if X.max() > 100:
+            raise IndexError("too bright")
+        return lenet(X, params)
+
+    monkeypatch.setattr(scratch, "lenet", lenet_for_dim_images)
     X, y = examples(9)
     device_params = replicas(3)
     for params in device_params[:2]:  # the third has no gradient yet
         for p in params:
             p.grad = torch.full_like(p, 0.5)
     before, grads = values(device_params), copy.deepcopy([[p.grad for p in params] for params in device_params])
-    y = y.clone()
-    y[failing * 3 + 1] = 10  # labels go from 0 to 9
-    with pytest.raises(IndexError) as error:
+    X = X.clone()
+    X[failing * 3 + 1] += 1000
+    with pytest.raises(IndexError, match="too bright") as error:
         train_batch(X, y, device_params, [CPU] * 3, 0.1)
     assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
     for params, params_before, grads_before in zip(device_params, before, grads):
         for p, value, grad in zip(params, params_before, grads_before):
             assert torch.equal(p, value)
             assert p.grad is None if grad is None else torch.equal(p.grad, grad)
-    train_batch(X, y.clamp(max=9), device_params, [CPU] * 3, 0.1)
+    train_batch(X.clamp(max=100), y, device_params, [CPU] * 3, 0.1)
     assert all(torch.equal(p, q) for params in device_params for p, q in zip(params, device_params[0]))
 
 

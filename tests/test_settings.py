@@ -112,14 +112,15 @@ def test_pytest_runs_the_notebooks_where_the_home_cannot_be_written(home: Path, 
     assert "2 passed" in said, said
 
 
-@pytest.mark.parametrize("target, program", [("test", "pytest"), ("run", "python"), ("lab", "jupyter"),
+@pytest.mark.parametrize("target, program", [("test", "pytest"), ("run", "python"), ("lab", "jupyter"), ("edit", "jupyter"),
                                              ("book", "jupyter-book")])
 def test_make_keeps_the_readers_settings_out(target: str, program: str, root: Path, home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "a book"
     (folder / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(root / "Makefile", folder)
-    (folder / ".venv" / "bin" / program).write_text(f'#!/bin/sh\nenv > "{tmp_path}/env"\n')
-    (folder / ".venv" / "bin" / program).chmod(0o755)
+    for name in ("python", program):  # python also makes the copy for `make lab`
+        (folder / ".venv" / "bin" / name).write_text(f'#!/bin/sh\nenv > "{tmp_path}/env"\n')
+        (folder / ".venv" / "bin" / name).chmod(0o755)
     env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP="x", MPLCONFIGDIR="x", IPYTHONDIR="x")
     subprocess.run(["make", "-o", ".venv/installed", target], cwd=folder, env=env, check=True, capture_output=True)
     seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)

@@ -46,9 +46,11 @@ def test_queued_work_is_waited_for_before_and_after_each_call(monkeypatch):
     assert events == [[CPU], "work", [CPU]] * 2
 
 
-@pytest.mark.parametrize("cases, repeats", [({}, 3), ({"a": int}, 0)])
-def test_nothing_to_time_is_refused(cases, repeats):
-    with pytest.raises(ValueError, match=f"nothing to time: {len(cases)} cases, {repeats} repeats"):
+@pytest.mark.parametrize("cases, repeats, words", [({}, 3, "at least one, got {}"), ({"a": int}, 0, "repeats must be .* got 0"),
+                                                   ({"a": int}, 2.5, "repeats must be a whole number .* got 2.5"),
+                                                   ({"a": 3}, 1, "case a must be a function, got 3")])
+def test_nothing_to_time_is_refused(cases, repeats, words):
+    with pytest.raises(ValueError, match=words):
         time_interleaved(cases, repeats)
 
 

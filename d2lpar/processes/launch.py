@@ -25,6 +25,7 @@ from typing import IO, Any
 
 import cloudpickle
 
+from d2lpar.checks import check_counts, shown
 from d2lpar.devices import device_cores
 from d2lpar.interrupts import Waiting, uninterrupted
 
@@ -239,12 +240,11 @@ def _input_of(process: subprocess.Popen) -> IO[bytes]:
 
 def _check(fn: Callable, world_size: int, timeout_s: float) -> None:
     if not callable(fn):
-        raise ValueError(f"ranks run a function, got {fn!r}")
-    if not isinstance(world_size, int) or isinstance(world_size, bool) or world_size < 1:
-        raise ValueError(f"the number of ranks must be a whole number of at least 1, got {world_size!r}")
-    if not isinstance(timeout_s, int | float) or not 0 < timeout_s < _FOREVER_S:
+        raise ValueError(f"ranks run a function, got {shown(fn)}")
+    check_counts(the_number_of_ranks=world_size)
+    if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not 0 < timeout_s < _FOREVER_S:
         raise ValueError(f"the time-out must be a number of seconds greater than 0 and below {_FOREVER_S:.0e}, "
-                         f"got {timeout_s!r}")
+                         f"got {shown(timeout_s)}")
 
 
 def _pickle_call(fn: Callable, args: tuple) -> bytes:

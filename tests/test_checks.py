@@ -1,0 +1,239 @@
+"""The door of every public function: what makes no sense is refused by the package, in one line, not by what it calls."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from functools import cache
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+
+import d2lpar
+from d2lpar import checks
+from d2lpar.concise import evaluate_accuracy_gpus
+from d2lpar.cost import Link
+from d2lpar.devices import run_on_devices
+from d2lpar.messages import exchange
+from d2lpar.models import LeNet, lenet_params
+from d2lpar.official_files import DataError
+from d2lpar.plot import draw_curves
+from d2lpar.scratch import evaluate_accuracy, get_params
+from d2lpar.timing import Span
+from helpers.modules import mlp
+from test_names import listed
+
+pytestmark = pytest.mark.usefixtures("one_core", "small_data")
+
+CPU = torch.device("cpu")
+PACKAGE = Path(d2lpar.__file__).parent
+NAN, INF = float("nan"), float("inf")
+
+# what is given in place of each argument, and also as the only entry of a list, and beside a good one
+JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", object(), int, {}, {"a": None}, [], (), [[]],
+        range(3), {1, 2}, np.array(3.0), np.zeros((2, 2)), torch.tensor(3.0), torch.zeros(0), torch.zeros(2, 2),
+        torch.zeros(3, dtype=torch.int64), torch.zeros(3, requires_grad=True), torch.full((6, 1, 28, 28), NAN),
+        torch.zeros(6, 1, 28, 28), torch.zeros(6, dtype=torch.bool), torch.device("cpu"),
+        [torch.zeros(3), torch.zeros(2)], [torch.zeros(3), torch.zeros(3).double()], [[torch.zeros(3)], []]]
+
+# Tried elsewhere, because they would download or start processes as soon as their arguments are good
+ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks"}
+
+# What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
+INNER = set("""
+    checks.shown checks.is_number checks.check_counts checks.check_seeds checks.check_numbers checks.check_functions
+    checks.check_truth_values checks.check_list checks.check_tensors checks.check_device checks.check_devices
+    checks.check_module checks.check_labels checks.check_lr
+    interrupts.Waiting official_files.File official_files.DataError official_files.named_root
+    timing.Span messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
+    models.lenet models.check_images models.check_lenet models.check_start models.init_weights scratch.shard_gradients
+    scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
+    oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
+    cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
+    concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
+    data_parallel.check_outputs official_files.check_folder processes.launch.RankError
+""".split())
+WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
+
+
+def images() -> dict:
+    generator = torch.Generator().manual_seed(0)
+    return {"X": torch.rand(6, 1, 28, 28, generator=generator), "y": torch.tensor([1, 2, 3, 4, 5, 6])}
+
+
+def step() -> dict:
+    return {**images(), "device_params": [get_params(lenet_params(), CPU) for _ in range(2)], "devices": [CPU] * 2, "lr": 0.1}
+
+
+def buffers() -> dict:
+    return {"data": [torch.zeros(6), torch.ones(6)]}
+
+
+def lists() -> list:
+    return [[torch.zeros(3), torch.ones(2)] for _ in range(2)]
+
+
+# For every public function, arguments that it takes; an argument that is not here is not tried.
+GOOD: dict[str, Callable[[], dict]] = {
+    "interrupts.uninterrupted": lambda: {"patience": 3},
+    "devices.try_devices": lambda: {"k": 2},
+    "devices.describe_devices": lambda: {"devices": [CPU]},
+    "devices.cores_per_device": lambda: {"cores": 1},
+    "devices.run_on_devices": lambda: {"fn": str, "column": [1, 2]},
+    "devices.run_on_device_0": lambda: {"fn": dict},
+    "devices.set_seed": lambda: {"seed": 0},
+    "devices.synchronize": lambda: {"devices": [CPU]},
+    "timing.time_interleaved": lambda: {"cases": {"a": dict}, "repeats": 1, "warmup": 0, "devices": []},
+    "timing.time_each_repeat": lambda: {"cases": {"a": dict}, "repeats": 1, "warmup": 0, "devices": [], "before": dict},
+    "timing.Stopwatch": lambda: {"devices": [CPU]},
+    "official_files.raw_folder": lambda: {"root": Path("there")},
+    "official_files.read_set": lambda: {"root": Path("not there"), "is_train": True, "count": 3},
+    "standin.standin": lambda: {"is_train": True, "count": 3},
+    "data.Batches": lambda: {"images": torch.zeros(3, 1, 28, 28, dtype=torch.uint8), "labels": torch.zeros(3).byte(), "batch_size": 2,
+                             "shuffle_seed": 1},
+    "data.load_data_fashion_mnist": lambda: {"batch_size": 2, "num_train": 3, "num_test": 3, "seed": 0},
+    "data.provenance": lambda: {"num_train": 3, "num_test": 3},
+    "models.lenet_params": lambda: {"scale": 0.1, "seed": 0},
+    "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
+    "models.initialize": lambda: {"net": mlp(), "seed": 0},
+    "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
+    "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
+    "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
+    "oracle.equal_bits": lambda: {"p": torch.ones(2), "q": torch.ones(2)},
+    "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
+    "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
+    "messages.Meter": lambda: {"devices": [CPU]},
+    "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
+    **dict.fromkeys([f"collectives.{name}" for name in (
+        "allreduce", "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
+    "collectives.allreduce_flat": lambda: {"device_tensors": lists()},
+    "plot.rank_style": lambda: {"rank": 1},
+    "plot.show": lambda: {"fig": plt.figure(label="words")},
+    "plot.show_live": lambda: {"fig": plt.figure()},
+    "plot.draw_curves": lambda: {"curves": {"a": [1.0, 2.0]}, "x": [1, 2], "xscale": "linear", "yscale": "linear",
+                                 "points": {"a": [1.0, 2.0]}},
+    "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
+    "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
+    "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
+    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
+    "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
+    "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
+    "scratch.train_batch_loop": step,
+    "scratch.train_batch": step,
+    "scratch.sum_gradients": lambda: {"device_grads": lists()},
+    "scratch.update": lambda: {"params": [torch.ones(2)], "grads": [torch.ones(2)], "lr": 0.1, "batch_size": 2},
+    "scratch.evaluate_accuracy": lambda: {"params": lenet_params(), **images()},
+    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0},
+    "cost.naive_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
+    "cost.tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
+    "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
+    "cost.crossover_bytes": lambda: {"k": 2, "link": Link(1.0, 1.0)},
+    "cost.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "bucket_bytes": 2},
+    "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "bus": Link(0.0, 0.0)},
+    "cost.fit_link": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0]},
+    "data_parallel.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU]},
+    "data_parallel.replicate": lambda: {"module": mlp(), "device": CPU},
+    "data_parallel.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU},
+    "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU]},
+    "concise.evaluate_accuracy_gpus": lambda: {"net": mlp(torch.float32), "y": torch.tensor([0, 1, 2]), "devices": [CPU]},
+    "concise.train_net": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0},
+}
+
+# Where arguments are not simply passed by their names
+CALLS: dict[str, Callable] = {
+    "devices.run_on_devices": lambda fn, column: run_on_devices(fn, column),
+    "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
+    "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
+    "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
+    "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
+}
+
+
+BLOCKS = ("interrupts.uninterrupted", "devices.cores_per_device", "buffers.cut")  # are called when they are entered
+
+
+def public(name: str) -> Callable:
+    """The function or class of this name in the package."""
+    module, _, attribute = name.rpartition(".")
+    return CALLS.get(name) or getattr(import_module(f"d2lpar.{module}"), attribute)
+
+
+def call(name: str, arguments: dict[str, Any]) -> None:
+    result = public(name)(**arguments)
+    if name in BLOCKS:
+        with result:
+            pass
+
+
+@cache
+def raises(file: str) -> list[range]:
+    """The lines of a module's `raise` statements."""
+    return [range(node.lineno, node.end_lineno + 1) for node in ast.walk(ast.parse(Path(file).read_text("utf8"))) if isinstance(node, ast.Raise)]
+
+
+def complaint(name: str, argument: str, junk: object) -> str:
+    """How the package has answered wrongly to this argument; "" if it took it, or refused it itself."""
+    try:
+        call(name, {**GOOD[name](), argument: junk})
+    except (ValueError, DataError) as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        own = Path(last.filename).is_relative_to(PACKAGE) and any(last.lineno in lines for lines in raises(last.filename))
+        if own and "\n" not in str(error) and len(str(error)) < 2000:
+            return ""
+        return f"{name}({argument}={checks.shown(junk)}): {last.filename}:{last.lineno}: {error!r}"
+    except Exception as error:
+        return f"{name}({argument}={checks.shown(junk)}): {error!r}"
+    finally:
+        plt.close("all")
+    return ""
+
+
+def every_public_name(root: Path) -> set[str]:
+    found = set()
+    for module in listed(root):
+        loaded = import_module(module)
+        found |= {f"{module.removeprefix('d2lpar.')}.{name}" for name, value in vars(loaded).items()
+                  if not name.startswith("_") and getattr(value, "__module__", None) == module and callable(value)}
+    return {name for name in found if not name.startswith(WHOLE_MODULES_INNER)}
+
+
+def test_every_public_function_is_tried_or_is_an_inner_one(root: Path) -> None:
+    asking = {name for name in every_public_name(root) if name in INNER or signature(public(name)).parameters}
+    assert asking ^ (set(GOOD) | INNER | ELSEWHERE) == set(), "of the package or of this test, but not both"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_what_is_good_is_taken(name: str) -> None:
+    with suppress(DataError):  # there are no files in the folder
+        call(name, GOOD[name]())
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_junk_is_refused_in_words_of_the_package(name: str) -> None:
+    found = []
+    for argument, good in GOOD[name]().items():
+        beside = [[*good[:1], junk] for junk in JUNK] if isinstance(good, list) else []
+        for junk in [*JUNK, *([junk] for junk in JUNK), *beside]:
+            found.append(complaint(name, argument, junk))
+    assert list(filter(None, found)) == []
+
+
+NESTED = st.recursive(st.sampled_from(JUNK), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner), max_leaves=6)
+
+
+@given(st.data())
+def test_nested_junk_is_refused_too(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(GOOD)))
+    assert complaint(name, data.draw(st.sampled_from(sorted(GOOD[name]()))), data.draw(NESTED)) == ""
