@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -31,6 +32,12 @@ SCROLLING = """() => {
 }"""
 
 
+ALL_BUT_CONTRAST = {  # which is slow
+    "resultTypes": ["violations"], "preload": False,  # it would ask for style sheets in a way that needs a server
+    "rules": {"color-contrast": {"enabled": False}, "label-content-name-mismatch": {"enabled": True}},
+}
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
@@ -39,12 +46,6 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started
         started.close()
-
-
-@pytest.fixture(scope="module")
-def kinds(pages: list[Path]) -> list[Path]:
-    """Every page, but only one of those of the modules, which are all alike."""
-    return [page for page in pages if page.parent.name != "api" or page.stem == "timing"]
 
 
 @pytest.fixture()
@@ -65,44 +66,73 @@ def violations(page: Page, options: dict, part: str = "html") -> list[str]:
     return [f"{rule['id']}: {rule['nodes'][0]['html'][:100]}" for rule in results]
 
 
-def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(page: Page, kinds: list[Path]) -> None:
+class Found(NamedTuple):
+    """What a browser finds on one page, which it loads once, as that takes longer than all the looking."""
+
+    troubles: list[str]  # requests to another host, files that are not there, errors of scripts
+    sticking_out: dict[tuple[int, str], object]  # by width and theme, where there is something
+    filters: set[str]  # over the pictures, on the dark page
+    formulas: tuple[int, int, int]  # in the text, typeset, and with an error
+    scrolling: list[str]  # boxes of code and output
+    violations: list[str]  # of rules of accessibility
+
+
+@pytest.fixture(scope="module")
+def found(browser: Browser, pages: list[Path]) -> dict[str, Found]:
+    return {file.name: look_at(browser, file) for file in pages}
+
+
+def look_at(browser: Browser, file: Path) -> Found:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
     troubles: list[str] = []
     page.on("request", lambda r: r.url.startswith(("file:", "data:", "blob:")) or troubles.append(f"asks {r.url}"))
     page.on("requestfailed", lambda r: troubles.append(f"misses {r.url}"))
     page.on("pageerror", lambda error: troubles.append(f"error {error}"))
     page.on("console", lambda message: message.type == "error" and troubles.append(f"console {message.text}"))
-    for file in kinds:
-        troubles.append(file.name)
-        visit(page, file)
-        page.wait_for_load_state("networkidle")
-        if troubles[-1] == file.name:
-            troubles.pop()
-    assert troubles == []
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_the_window(browser: Browser, pages: list[Path], width: int, theme: str) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
-    too_wide = {}
-    for file in pages:
-        visit(page, file)
-        assert page.evaluate("document.documentElement.dataset.theme") == theme
+    visit(page, file)
+    formulas = tuple(page.locator(f".bd-article {what}").count() for what in (".math", "mjx-container", "mjx-merror"))
+    sticking_out = {}
+    for width, theme in ((1280, "light"), (390, "light"), (390, "dark"), (1280, "dark")):
+        page.emulate_media(color_scheme=theme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
         more = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-        sticking_out = page.evaluate(STICKING_OUT)
-        if more > 0 or sticking_out:
-            too_wide[file.name] = (more, sticking_out)
+        parts = page.evaluate(STICKING_OUT)
+        if more > 0 or parts:
+            sticking_out[width, theme] = more, parts
+    filters = set(page.evaluate("[...document.querySelectorAll('.bd-article img')].map(e => getComputedStyle(e).filter)"))
+    broken = [] if file.parent.name == "api" and file.stem != "timing" else violations(page, ALL_BUT_CONTRAST)  # all alike
+    scrolling = page.evaluate(SCROLLING)  # last, because it opens what is folded
     page.close()
-    assert too_wide == {}
+    return Found(troubles, sticking_out, filters, formulas, scrolling, broken)
 
 
-def test_no_line_of_code_or_output_is_wider_than_its_box(page: Page, pages: list[Path]) -> None:
-    too_wide = {}
-    for file in pages:
-        page.goto(file.as_uri(), wait_until="load")  # there are no formulas in these boxes
-        if scrolling := page.evaluate(SCROLLING):
-            too_wide[file.name] = scrolling
-    assert too_wide == {}
+def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(found: dict[str, Found]) -> None:
+    assert {name: page.troubles for name, page in found.items() if page.troubles} == {}
+
+
+def test_no_page_is_wider_than_the_window_on_a_desk_and_on_a_phone(found: dict[str, Found]) -> None:
+    assert {name: page.sticking_out for name, page in found.items() if page.sticking_out} == {}
+
+
+def test_no_line_of_code_or_output_is_wider_than_its_box(found: dict[str, Found]) -> None:
+    assert {name: page.scrolling for name, page in found.items() if page.scrolling} == {}
+
+
+def test_no_page_breaks_a_rule_of_accessibility(found: dict[str, Found]) -> None:
+    assert {name: page.violations for name, page in found.items() if page.violations} == {}
+
+
+def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str, Found], chapters: list[Path]) -> None:
+    for name in ["index.html", *(f"{chapter.stem}.html" for chapter in chapters)]:
+        assert found[name].filters == {"none"}, name
+
+
+def test_formulas_are_typeset_everywhere(found: dict[str, Found]) -> None:
+    for name, page in found.items():
+        wanted, typeset, wrong = page.formulas
+        assert typeset >= wanted and wrong == 0, name
+    assert sum(page.formulas[0] for page in found.values()) > 100
 
 
 @pytest.mark.parametrize("width, shown", [(390, "narrow"), (1280, "wide")])
@@ -116,16 +146,6 @@ def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
     page.evaluate("() => document.querySelectorAll('details').forEach(e => e.open = true)")
     assert page.evaluate("""() => [...document.querySelectorAll('.bd-article table')]
       .filter(e => e.scrollWidth > e.parentElement.clientWidth).length""") == 0
-    page.close()
-
-
-def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(browser: Browser, site: Path, chapters: list[Path]) -> None:
-    page = browser.new_page(color_scheme="dark")
-    for file in [site / "book" / "index.html", *(site / "notebooks" / f"{c.stem}.html" for c in chapters)]:
-        visit(page, file)
-        filters = page.evaluate("[...document.querySelectorAll('.bd-article img')].map(e => getComputedStyle(e).filter)")
-        assert filters
-        assert set(filters) == {"none"}
     page.close()
 
 
@@ -166,29 +186,6 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
     lost = [f"{file}#{anchor}" for file, anchors in pages for text in [(site / file).read_text("utf8")]
             for anchor in anchors if f'id="{anchor}"' not in text]
     assert len(pages) > 30 and lost == []
-
-
-def test_formulas_are_typeset_everywhere(page: Page, pages: list[Path]) -> None:
-    formulas = 0
-    for file in pages:
-        visit(page, file)
-        wanted = page.locator(".bd-article .math").count()
-        formulas += wanted
-        assert page.locator(".bd-article mjx-container").count() >= wanted, file.name
-        assert page.locator("mjx-merror").count() == 0, file.name
-    assert formulas > 0
-
-
-def test_no_page_breaks_a_rule_of_accessibility(page: Page, kinds: list[Path]) -> None:
-    options = {"resultTypes": ["violations"],
-               "rules": {"color-contrast": {"enabled": False},  # slow: below
-                         "label-content-name-mismatch": {"enabled": True}}}
-    broken = {}
-    for file in kinds:
-        visit(page, file)
-        if found := violations(page, options):
-            broken[file.name] = found
-    assert broken == {}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
