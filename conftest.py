@@ -26,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[name] = str(folder / part)
     for name in ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP"):
         os.environ.pop(name, None)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to the other processes
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)

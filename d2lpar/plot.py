@@ -22,7 +22,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 
 from d2lpar import compat as compat
-from d2lpar.checks import check_counts, check_list, is_number, shown
+from d2lpar.checks import check_counts, check_list, check_truth_values, is_number, shown
 from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
@@ -265,7 +265,7 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
         blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
         narrow: for a phone, where the names stand above the lines and not beside them.
     """
-    _check_not_empty(blocks, "blocks")
+    _check_ratios(blocks, narrow)
     lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
     values = [value for _, row in lines for value in row or () if value is not None]
     low, high = min(0.5, *values), max(2, *values)
@@ -397,6 +397,16 @@ def _check_curves(curves: Mapping[str, Sequence[float]], x: Sequence[float] | No
             raise ValueError(f"points are of the same names as curves, got {list(points)} for {list(curves)}")
         for name, values in points.items():
             _check_values(f"what was measured of {name}", values, len(curves[name]))
+
+
+def _check_ratios(blocks: Mapping, narrow: bool) -> None:
+    for heading, rows in _by_name(blocks, "blocks").items():
+        for name, row in _by_name(rows, f"rows of {heading}").items():
+            check_list(str(name), row)
+            values = row if len(row) != 4 or row[3] is not None else row[:3]
+            if len(row) != 4 or not all(is_number(value) and value > 0 for value in values):
+                raise ValueError(f"{name} needs two quartiles around a median, and a limit or None, got {shown(row)}")
+    check_truth_values(narrow=narrow)
 
 
 def _check_states(states: Mapping[str, Sequence[Sequence[int]]]) -> int:

@@ -126,6 +126,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
     "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},

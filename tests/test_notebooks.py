@@ -228,7 +228,7 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(an
 def test_the_script_of_a_chapter_runs(path, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
-    fewer_images = "import runpy, sys, d2lpar.official_files as d; d.NUM_TRAIN, d.NUM_TEST = 300, 100; runpy.run_path(sys.argv[1], run_name='__main__')"
+    fewer_images = "import runpy, sys, d2lpar.official_files as d; d.NUM_TRAIN, d.NUM_TEST = 512, 256; runpy.run_path(sys.argv[1], run_name='__main__')"
     run = subprocess.run([sys.executable, "-c", fewer_images, script], cwd=tmp_path, capture_output=True, text=True,
                          env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=300)
     assert run.returncode == 0, run.stderr
@@ -236,13 +236,17 @@ def test_the_script_of_a_chapter_runs(path, tmp_path):
         for output in cell.outputs:
             if output.output_type == "error":
                 assert f"{output.ename}: {output.evalue}" in run.stdout, "the script goes on after a cell that must fail"
-    assert list(checked_lines(run.stdout)) == list(checked_lines(stored_text(path)))
+    varying = verdicts(stored_text(path, ignored=True))  # on a time or an accuracy
+    said = [line for line in verdicts(run.stdout) if line.partition(": ")[0] not in {v.partition(": ")[0] for v in varying}]
+    assert said == verdicts(stored_text(path, ignored=False)) != []
 
 
-def stored_text(path):
-    return "".join(output.get("text", "") for cell in code_cells(read(path)) for output in cell.outputs)
+def stored_text(path, ignored):
+    """What the cells have printed whose outputs nbval ignores, or of all the others."""
+    return "".join(output.get("text", "") for cell in code_cells(read(path)) for output in cell.outputs
+                   if ignored == ("nbval-ignore-output" in cell.metadata.get("tags", [])))
 
 
-def checked_lines(text):
+def verdicts(text):
     """The lines in which a chapter says whether a claim holds."""
-    return (line for line in text.splitlines() if re.search(r": (True|False)$", line))
+    return [line for line in text.splitlines() if re.search(r": (True|False)$", line)]

@@ -118,7 +118,9 @@ def test_git_and_the_tests_do_not_see_the_copy_and_make_clean_leaves_it(root: Pa
 
 def recipe(root: Path, target: str) -> list[str]:
     """The commands of a target of the Makefile, with this Python's programs in place of those in `.venv`."""
-    said = subprocess.run(["make", "-n", "-o", ".venv/installed", target], cwd=root, capture_output=True, text=True, check=True).stdout
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
+    said = subprocess.run(["make", "-n", "-o", ".venv/installed", target], cwd=root, env=own, capture_output=True, text=True,
+                          check=True).stdout
     return [line.replace(".venv/bin/python", sys.executable).replace(".venv/bin/jupyter", f"{sys.executable} -m jupyter")
             for line in said.splitlines()]
 
