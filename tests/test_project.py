@@ -167,7 +167,7 @@ def test_pytest_passes_where_it_cannot_keep_its_cache(root: Path, tmp_path: Path
     shutil.copy(root / "tests" / "nbval_sanitize.cfg", tmp_path / "tests")
     (tmp_path / "tests" / "test_one.py").write_text("def test_one():\n    pass\n")
     (tmp_path / ".pytest_cache").touch()  # nobody can write below a file, as in a checkout that is read-only
-    run = subprocess.run([sys.executable, "-m", "pytest"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-m", "pytest", "-n", "0"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0 and "1 passed in" in run.stdout, run.stdout + run.stderr
 
 

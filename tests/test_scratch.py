@@ -76,20 +76,15 @@ def distance(a, b):
 # The house rule
 
 
-@pytest.mark.parametrize("step, dtype, bound", [
-    (train_batch, torch.float64, 1e-12),
-    (train_batch, torch.float32, 1e-4),
-    pytest.param(train_batch_loop, torch.float64, 1e-12, marks=pytest.mark.slow),
-    pytest.param(train_batch_loop, torch.float32, 1e-4, marks=pytest.mark.slow),
-])
+@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
 @pytest.mark.parametrize("k", range(1, 9))
-def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, step, dtype, bound):
+def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, dtype, bound):
     X, y = examples(33, dtype)
     start = replicas(1, dtype)[0]
     for batch_size in range(1, 34):
         device_params = [get_params(start, CPU) for _ in range(k)]
         lr = 1e4 * batch_size  # the step is so large that it drowns the rounding of the parameter that it starts from
-        step(X[:batch_size], y[:batch_size], device_params, try_devices(k), lr)
+        train_batch(X[:batch_size], y[:batch_size], device_params, try_devices(k), lr)
         for params in device_params:
             assert all(torch.equal(p, q) for p, q in zip(params, device_params[0])), "the replicas differ"
         for p, before, gradient in zip(device_params[0], start, gradients_of_one_worker(batch_size, dtype)):
@@ -145,13 +140,17 @@ def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
     assert [params[0].item() for params in device_params] == [pytest.approx(0.8, rel=1e-15)] * 2
 
 
-def test_threads_and_loop_give_the_same_bits_on_one_core():
-    X, y = examples(33)
-    threaded, looped = replicas(3), replicas(3)
-    for _ in range(3):
-        train_batch(X, y, threaded, try_devices(3), 0.1)
-        train_batch_loop(X, y, looped, try_devices(3), 0.1)
-    assert all(torch.equal(p, q) for p, q in zip(threaded[0], looped[0]))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("k", range(1, 9))
+def test_threads_and_loop_give_the_same_bits_on_one_core(k, dtype):
+    X, y = examples(33, dtype)
+    threaded, looped = replicas(k, dtype), replicas(k, dtype)
+    for batch_size in (33, 7, 4, 1, 16):
+        batch = X[:batch_size], y[:batch_size]
+        train_batch(*batch, threaded, try_devices(k), 0.1)
+        train_batch_loop(*batch, looped, try_devices(k), 0.1)
+        for ours, theirs in zip(threaded, looped):
+            assert all(torch.equal(p, q) for p, q in zip(ours, theirs))
 
 
 STEPS_200 = """

@@ -93,7 +93,7 @@ def book(root: Path, tmp_path: Path) -> Path:
 
 
 def nbval(book: Path, env: dict[str, str], *arguments: str) -> str:
-    run = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", *arguments], cwd=book, env=env,
+    run = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-n", "0", "-p", "no:cacheprovider", *arguments], cwd=book, env=env,
                          capture_output=True, text=True, timeout=120)
     return run.stdout + run.stderr
 
