@@ -54,12 +54,15 @@ def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str]]
 def write_texts(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
+    target = Path(app.outdir, "_static", "search_texts.js")
+    read = max(Path(app.doctreedir, f"{page}.doctree").stat().st_mtime for page in app.env.found_docs)
+    if target.exists() and target.stat().st_mtime > read:
+        return  # nothing is new, and to load every page again takes longer than all the rest
     pages = []
     for page in sorted(app.env.found_docs, key=lambda page: (not page.startswith("notebooks/"), page)):
         title = ("API: " if page.startswith("book/api/") else "") + numbered_title(app, page)
         pages.append([app.builder.get_target_uri(page), title, [*parts_of(page, app.env)]])
-    Path(app.outdir, "_static", "search_texts.js").write_text(
-        f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False)};\n", "utf8")
+    target.write_text(f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False)};\n", "utf8")
 
 
 def setup(app: Sphinx) -> dict:
