@@ -17,7 +17,7 @@ from torch import Tensor, nn
 def check_counts(least: int = 1, /, **values: Any) -> None:
     """Raise ValueError unless each of `values`, by name, is a whole number of at least `least`."""
     for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
             raise ValueError(f"{_words(name)} must be a whole number of at least {least}, got {shown(value)}")
 
 

@@ -64,12 +64,14 @@ def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
     if X.shape[1:] != (1, 28, 28) or X.dtype != params[0].dtype:
         raise ValueError(f"images must have shape (B, 1, 28, 28) and the parameters' dtype {params[0].dtype}, "
                          f"got {shown(X)}")
-    values = X.detach().cpu().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
-    if not np.isfinite(values.numpy()).all():  # NumPy's loop waits for no second thread
+    values = X.detach().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
+    # NumPy's loops wait for no second thread; what is on a GPU is looked at there
+    if not (values.isfinite().all() if X.is_cuda else np.isfinite(values.numpy()).all()):
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
     if y.dtype != torch.int64:
         raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
-    if len(y) and (lowest := y.cpu().numpy().min()) < 0:  # -100 would be left out; 10 is an error of the loss
+    lowest = 0 if len(y) == 0 else y.min().item() if y.is_cuda else y.numpy().min()
+    if lowest < 0:  # -100 would be left out; 10 is an error of the loss
         raise ValueError(f"classes count from 0, got {lowest}")
 
 

@@ -205,13 +205,17 @@ def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], 
 
 
 def check_same_lengths(device_tensors: Sequence[Sequence[Tensor]]) -> None:
-    """Raise ValueError unless every device has as many tensors as the others."""
+    """Raise ValueError unless every device has as many tensors as the others, of the same shapes and dtypes."""
     check_list("the devices' tensors", device_tensors)
     for rank, tensors in enumerate(device_tensors):
         check_tensors(f"what rank {rank} has", tensors)
     lengths = [len(tensors) for tensors in device_tensors]
     if len(set(lengths)) > 1:
         raise ValueError(f"every device needs as many tensors as the others, got {lengths}")
+    for i, counterparts in enumerate(zip(*device_tensors)):
+        if len({(x.shape, x.dtype) for x in counterparts}) > 1:
+            raise ValueError(f"tensor {i} must have one shape and dtype on all devices, got "
+                             f"{[(tuple(x.shape), x.dtype) for x in counterparts]}")
 
 
 def check_update(params: Sequence[Tensor], grads: Sequence[Tensor], lr: float, batch_size: int) -> None:

@@ -19,6 +19,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
+from torch.utils import _pytree as pytree
 
 import d2lpar
 from d2lpar import checks
@@ -219,6 +220,40 @@ def test_every_public_function_is_tried_or_is_an_inner_one(root: Path) -> None:
 def test_what_is_good_is_taken(name: str) -> None:
     with suppress(DataError):  # there are no files in the folder
         call(name, GOOD[name]())
+
+
+# What could be taken for sense, and must not be
+NO_LR, NO_COUNT, NO_SEED = [NAN, INF, -0.1, True, "0.1", None], [0, -1, 1.5, True, "2", None], [-1, 1.5, True, 2**64]
+MUST_BE_REFUSED = {
+    **{(name, "lr"): NO_LR for name in ("scratch.train_batch", "scratch.train_batch_loop", "scratch.update", "scratch.train",
+                                        "oracle.one_worker", "concise.train_net")},
+    **{(name, argument): NO_COUNT for name, argument in (
+        ("devices.try_devices", "k"), ("devices.cores_per_device", "cores"), ("data.Batches", "batch_size"),
+        ("scratch.update", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
+        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"))},
+    **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "data.load_data_fashion_mnist")},
+    **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]
+       for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "oracle.one_worker")},
+    **{(name, "X"): [torch.full((6, 1, 28, 28), NAN), torch.zeros(6, 28, 28), torch.zeros(6, 1, 28, 28, dtype=torch.uint8)]
+       for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "oracle.one_worker")},
+}
+
+
+@pytest.mark.parametrize("name, argument", MUST_BE_REFUSED)
+def test_what_only_looks_like_sense_is_refused_before_anything_is_changed(name: str, argument: str) -> None:
+    for junk in MUST_BE_REFUSED[name, argument]:
+        arguments = {**GOOD[name](), argument: junk}
+        tensors = [x for x in pytree.tree_leaves(arguments) if isinstance(x, torch.Tensor)]
+        before = [x.detach().clone() for x in tensors]
+        with pytest.raises(ValueError):
+            call(name, arguments)
+        assert all(torch.equal(x.nan_to_num(), old.nan_to_num()) for x, old in zip(tensors, before))
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    checks.check_counts(k=np.int64(3))
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1, got np.int64"):
+        checks.check_counts(k=np.int64(0))
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -12,7 +12,14 @@ window.addEventListener("load", async () => {
   // Without this a browser shows the notebook or the script as text, as it still does with a page from the disk.
   document.querySelectorAll(".btn-download-source-button, .btn-download-script-button")
     .forEach((e) => e.setAttribute("download", ""));
-  // What was searched for is marked in the section that was found.
+  // A formula is read, and has nothing to press: the Tab key need not stop at each of them.
+  await window.MathJax?.startup?.promise;
+  document.querySelectorAll("mjx-container").forEach((e) => e.removeAttribute("tabindex"));
+  markSearched(); // last: an odd address, or a browser that keeps nothing, ends it with an error
+});
+
+// What was searched for is marked in the section that was found.
+const markSearched = () => {
   const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   const searched = sessionStorage.getItem("searched");
   sessionStorage.removeItem("searched");
@@ -28,10 +35,7 @@ window.addEventListener("load", async () => {
       }
     CSS.highlights.set("searched", new Highlight(...ranges));
   }
-  // A formula is read, and has nothing to press: the Tab key need not stop at each of them.
-  await window.MathJax?.startup?.promise;
-  document.querySelectorAll("mjx-container").forEach((e) => e.removeAttribute("tabindex"));
-});
+};
 
 // Paper is white, also where the screen is dark.
 window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });

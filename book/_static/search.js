@@ -38,11 +38,13 @@ const excerpt = (text, any) => {
 };
 
 window.addEventListener("DOMContentLoaded", () => {
-  const query = (new URLSearchParams(location.search).get("q") ?? "").trim();
+  const query = (new URLSearchParams(location.search).get("q") ?? "").trim().slice(0, 200);
   const results = document.getElementById("search-results");
   if (!query) return;
   document.querySelector(".bd-search-container input").value = query;
-  const patterns = query.split(/\s+/).map(pattern);
+  // The quotes, brackets and dots around a word are not searched for, nor is the package in front of a name.
+  const bare = (word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "") || word;
+  const patterns = [...new Set(query.split(/\s+/).map(bare))].map(pattern);
   const any = new RegExp(patterns.map((p) => p.source).join("|"), "giu");
   const found = [];
   for (const [page, pageTitle, parts] of SEARCH_TEXTS)
@@ -62,5 +64,9 @@ window.addEventListener("DOMContentLoaded", () => {
     if (!pageTitle.endsWith(title)) add(item, "span", pageTitle);
     addMarked(add(item, "p"), excerpt(text, any), any);
   }
-  list.addEventListener("click", () => sessionStorage.setItem("searched", any.source)); // book.js marks it there
+  list.addEventListener("click", (event) => {
+    try {
+      if (event.target.closest("a")) sessionStorage.setItem("searched", any.source); // book.js marks it there
+    } catch {} // a browser may keep nothing
+  });
 });

@@ -46,7 +46,7 @@ def read_manifest(copies: Path) -> dict[str, str]:
 
 def write(path: Path, content: bytes) -> None:
     """All of the content or nothing, whenever it is interrupted."""
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_bytes(content)
     os.replace(part, path)
 
