@@ -15,6 +15,7 @@ import yaml
 import d2lpar
 import run_notebooks
 import sync_cells
+from d2lpar.bench.report import GROUPS, finding, from_json, short
 
 
 def definitions(root: Path) -> dict[str, str]:
@@ -204,3 +205,26 @@ def test_what_the_authors_page_names_is_there(root: Path, chapters: list[Path]) 
     used = {tag.split(":")[0] for chapter in chapters for cell in nbformat.read(chapter, as_version=4).cells
             for tag in cell.metadata.get("tags", [])}
     assert used <= described
+
+
+# the bench
+
+
+@pytest.mark.slow
+def test_the_page_shows_every_stored_row(root: Path, site: Path) -> None:
+    page = (site / "book" / "bench.html").read_text("utf8")
+    report = from_json((root / "book" / "_data" / "bench.json").read_text("utf8"))
+    assert page.count("<tr") == len(report.rows) + len(GROUPS) + len(report.machine) + 3  # heads, repeats, time
+    for row in report.rows:
+        what = re.sub(r"(\d) ([a-zA-Z])", "\\1\u00a0\\2", row.what)  # a number stays with its unit
+        assert f"<p>{what}</p>" in page and f"<p>{short(row.ratio)}</p>" in page, row
+    for group in GROUPS:
+        rows = [row for row in report.rows if row.group == group]
+        figure = re.search(rf'<figure[^>]*id="fig-bench-{group.replace(" ", "-")}".*?</figure>', page, re.DOTALL)[0]
+        assert finding(rows) in figure
+        for alt in re.findall('<img alt="(.*?)"', figure, re.DOTALL):
+            assert all(f"{row.ratio:.3g}" in alt and row.what in alt for row in rows)
+        for width in ("wide", "narrow"):
+            assert (site / "_images" / f"fig-bench-{group.replace(' ', '-')}-{width}.svg").exists()
+    for value in report.machine.values():
+        assert f"<p>{value}</p>" in page

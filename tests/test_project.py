@@ -179,3 +179,10 @@ def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:
     assert done.returncode != 0
     assert not (folder / ".venv" / "installed").exists()
     return [line for line in (done.stdout + done.stderr).splitlines() if not re.match(r"make(\[\d+\])?: ", line)]
+
+
+def test_all_tests_that_look_at_the_built_site_share_one_process_so_that_it_is_built_once(root: Path) -> None:
+    looking = {path.stem.removeprefix("test_") for path in root.glob("tests/test_*.py")
+               if re.search(r"^def test_[^)]*\b(site: Path|pages: list)", path.read_text("utf8"), re.M)}
+    named = re.search(r"^SHARE_THE_SITE = .* in \((.*)\)}$", (root / "conftest.py").read_text("utf8"), re.M)
+    assert named and set(re.findall(r'"(\w+)"', named[1])) >= looking != set()

@@ -68,13 +68,15 @@ def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """What the rows say, in one sentence."""
+    """What the rows say, in one sentence; one whose middle half holds 1 says neither faster nor slower."""
     least, most = min(rows, key=lambda row: row.ratio), max(rows, key=lambda row: row.ratio)
     if least == most:
-        return f"Ours is {short(most.ratio)} times as fast."
-    faster = sum(row.ratio > 1 for row in rows)
-    return (f"Ours is faster in {faster} of {len(rows)} rows, from {short(least.ratio)} to {short(most.ratio)} times "
-            f"as fast; the most is {most.what}, against {most.against}.")
+        return f"Ours is {short(most.ratio)} times as fast, in the middle half {short(most.low)} to {short(most.high)}."
+    faster, slower = sum(row.low > 1 for row in rows), sum(row.high < 1 for row in rows)
+    counts = {"faster": faster, "slower": slower, "not to be told apart": len(rows) - faster - slower}
+    said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
+    return (f"Of {len(rows)} rows, ours is {said}; the ratios go from {short(least.ratio)} to {short(most.ratio)}, "
+            f"which is {most.what}, against {most.against}.")
 
 
 def to_json(report: Report) -> str:
