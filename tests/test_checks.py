@@ -108,6 +108,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "models.lenet_params": lambda: {"scale": 0.1, "seed": 0},
     "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
     "models.initialize": lambda: {"net": mlp(), "seed": 0},
+    "exercises.verdict": lambda: {"check": str, "answer": str},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},

@@ -1,5 +1,6 @@
 """What nbval does not see in the notebooks: were they run, are they clean, do they teach what the package does."""
 
+import ast
 import contextlib
 import importlib.util
 import io
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 
 from d2lpar import data, official_files
 
@@ -221,6 +223,26 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(an
         exec(answer.read_text("utf-8"), names)
         exec(check.source, names)
     assert printed.getvalue().startswith("Not yet: "), printed.getvalue()
+
+
+def raises(*_, **__):
+    raise RuntimeError("no idea yet")
+
+
+WRONG_TYPES = {"raises": raises, "is no function": 3, "takes no argument": lambda: 1, **{
+    f"gives {value!r}": lambda *_, value=value, **__: value
+    for value in (None, True, -1, float("nan"), float("inf"), "3", object(), [], [None], [[1.0]], {}, torch.zeros(2), torch.full((), float("nan")))}}
+
+
+@pytest.mark.parametrize("label", sorted(exercises()))
+def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_type(label):
+    notebook, check = exercises()[label]
+    [answer] = {node.name for node in ast.parse(tagged(notebook, "exercise:")[label].source).body if isinstance(node, ast.FunctionDef)}
+    for what, wrong in WRONG_TYPES.items():
+        names = namespace_of(notebook)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(check.source, {**names, answer: wrong})
+        assert printed.getvalue().startswith("Not yet: "), (what, printed.getvalue())
 
 
 QUICKLY = """
