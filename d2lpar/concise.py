@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from d2lpar.checks import check_devices, check_labels, check_lr, check_module
 from d2lpar.data import load_data_fashion_mnist
-from d2lpar.data_parallel import DataParallel, replicate
+from d2lpar.data_parallel import DataParallel
 from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.history import History
 from d2lpar.interrupts import uninterrupted
 from d2lpar.models import initialize
+from d2lpar.replicas import replicate
 from d2lpar.scratch import check_examples, split_batch
 
 

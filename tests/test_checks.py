@@ -63,7 +63,9 @@ INNER = set("""
     oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
-    data_parallel.check_outputs official_files.check_folder processes.launch.RankError
+    data_parallel.check_leaves
+    data_parallel.Replica data_parallel.InThreads data_parallel.trainable data_parallel.trainable_of data_parallel.unchanged_on_error
+    replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
 
@@ -146,10 +148,10 @@ GOOD: dict[str, Callable[[], dict]] = {
     "cost.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "bucket_bytes": 2},
     "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "bus": Link(0.0, 0.0)},
     "cost.fit_link": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0]},
-    "data_parallel.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU]},
-    "data_parallel.replicate": lambda: {"module": mlp(), "device": CPU},
-    "data_parallel.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU},
-    "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU]},
+    "replicas.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU], "dim": 0},
+    "replicas.replicate": lambda: {"module": mlp(), "device": CPU, "copy": True},
+    "replicas.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU, "dim": 0},
+    "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU], "output_device": CPU, "dim": 0},
     "concise.evaluate_accuracy_gpus": lambda: {"net": mlp(torch.float32), "y": torch.tensor([0, 1, 2]), "devices": [CPU]},
     "concise.train_net": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0},
 }

@@ -71,7 +71,7 @@ def check_equals_plain(module, k, *inputs, **kwargs):
 def loop_over_shards(module, X, k):
     """The oracle: copies of `module`, one after the other, each on its shard. Outputs, summed gradients, the copies."""
     copies = [copy.deepcopy(module) for _ in range(k)]
-    outputs = [net(shard) for net, shard in zip(copies, X.tensor_split(k))]
+    outputs = [net(shard) for net, shard in zip(copies, X.chunk(k))]
     out = torch.cat(outputs)
     weighted(out).backward()
     sums = [sum(p.grad for p in params[1:]) + params[0].grad if k > 1 else params[0].grad

@@ -1,0 +1,138 @@
+"""The parts of `DataParallel`, each by itself: inputs cut, a module replicated, outputs put together (chapter 4).
+
+They do what `scatter`, `replicate` and `gather` of `torch.nn.parallel` do, on virtual devices too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
+
+from d2lpar.checks import check_counts, check_device, check_devices, check_list, check_module, check_truth_values, shown
+
+
+def scatter(
+    inputs: Any, devices: Sequence[torch.device], dim: int = 0
+) -> list[Any]:
+    """Cut every tensor in `inputs` along `dim`, one shard per device; the rest goes to all.
+
+    `inputs` may be nested; each device gets the same nesting. Shards are as equal as
+    `torch.chunk` makes them: the last are smaller, or not there. A tensor without
+    dimensions is one number and cannot be cut, so it goes to all too.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    check_cut(inputs, devices, dim)
+
+    def cut(x: Any) -> list:
+        if not isinstance(x, Tensor):
+            return [x] * len(devices)
+        shards = x.chunk(len(devices), dim) if x.dim() else [x] * len(devices)
+        return [shard.to(d) for shard, d in zip(shards, devices)]
+
+    leaves, nesting = pytree.tree_flatten(inputs)
+    rows = zip(devices, *[cut(x) for x in leaves])
+    return [pytree.tree_unflatten(row, nesting) for _, *row in rows]
+
+
+def replicate(
+    module: nn.Module, device: torch.device, copy: bool = True
+) -> nn.Module:
+    """A replica of `module` as it is now, with its own parameters and buffers on `device`.
+
+    All else, such as lists, locks and hooks, is shared with `module`. With copy=False a
+    tensor that is on `device` already keeps its memory, and only its gradient is apart.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    check_replicable(module, device, copy)
+    own: dict[Tensor | None, Tensor] = {}  # a tensor that is used twice is copied once
+    for x in [*module.parameters(), *module.buffers()]:
+        there = x.detach().to(device, copy=copy)
+        if isinstance(x, nn.Parameter):
+            own[x] = nn.Parameter(there, x.requires_grad)
+        else:
+            own[x] = there.requires_grad_(x.requires_grad)
+    replicas = {m: m._replicate_for_data_parallel() for m in module.modules()}
+    for m, replica in replicas.items():  # shallow copies so far, without parameters
+        for name, child in m._modules.items():
+            if child is not None:
+                replica._modules[name] = replicas[child]
+        for name, b in m._buffers.items():
+            replica._buffers[name] = own.get(b)
+        for name, p in m._parameters.items():
+            replica._parameters[name] = None
+            setattr(replica, name, own.get(p))
+    return replicas[module]
+
+
+def gather(outputs: Sequence[Any], device: torch.device, dim: int = 0) -> Any:
+    """Put the replicas' outputs together on `device`, in rank order.
+
+    Tensors are joined along `dim`; those without dimensions, single numbers, become a
+    vector. Where all replicas give None, it stays None.
+    Taught in: notebooks/04_concise_data_parallelism.ipynb
+    """
+    check_outputs(outputs, dim)
+    check_device(device)
+
+    def join(*parts: Tensor | None) -> Tensor | None:
+        here = [part.to(device) for part in parts if part is not None]
+        if not here:
+            return None
+        return torch.cat(here, dim) if here[0].dim() else torch.stack(here)
+
+    return pytree.tree_map(join, *outputs)
+
+
+def check_cut(inputs: Any, devices: Sequence[torch.device], dim: int) -> None:
+    """Raise ValueError unless there are devices, and every tensor that has dimensions has number `dim`."""
+    check_devices(devices, 1)
+    check_counts(0, dim=dim)
+    for x in pytree.tree_leaves(inputs):
+        if isinstance(x, Tensor) and 0 < x.dim() <= dim:
+            raise ValueError(f"a tensor of shape {tuple(x.shape)} cannot be cut along dimension {dim}, it has "
+                             f"{x.dim()} of them")
+
+
+def check_replicable(module: nn.Module, device: torch.device, copy: bool) -> None:
+    """Raise ValueError unless `module` is a module with numbers in it, that PyTorch can replicate."""
+    check_module(module)
+    check_device(device)
+    check_truth_values(copy=copy)
+    for name, m in module.named_modules():
+        if isinstance(m, torch.jit.ScriptModule):
+            raise ValueError(f"a module of torch.jit cannot be replicated: {name or 'the module itself'} is one")
+    for name, x in [*module.named_parameters(), *module.named_buffers()]:
+        if is_lazy(x):
+            raise ValueError(f"{name} has no shape yet: call the lazy module once before it is replicated")
+
+
+def check_outputs(outputs: Sequence[Any], dim: int = 0) -> None:
+    """Raise ValueError unless all replicas have returned tensors, or None, nested alike, that can be joined."""
+    check_list("outputs", outputs)
+    check_counts(0, dim=dim)
+    if len(outputs) == 0:
+        raise ValueError("there are no outputs to put together")
+    flat = [pytree.tree_flatten(result) for result in outputs]
+    for rank, (leaves, nesting) in enumerate(flat):
+        if nesting != flat[0][1] or not all(x is None or isinstance(x, Tensor) for x in leaves):
+            raise ValueError("replicas must all return tensors or None, nested in the same way: "
+                             f"rank {rank} returned {shown(nesting)} of {[type(x).__name__ for x in leaves]}")
+        for x, first in zip(leaves, flat[0][0]):
+            if (x is None) != (first is None):
+                raise ValueError(f"rank {rank} returned {'None' if x is None else 'a tensor'} where rank 0 did not")
+            if x is not None and _rest(x, dim) != _rest(first, dim):
+                where = "the first dimension" if dim == 0 else f"dimension {dim}"
+                raise ValueError(f"outputs of shapes {tuple(first.shape)} on rank 0 and {tuple(x.shape)} on rank {rank}"
+                                 f" cannot be joined: only {where} may differ")
+            if x is not None and 0 < x.dim() <= dim:
+                raise ValueError(f"outputs of shape {tuple(x.shape)} cannot be joined along dimension {dim}")
+
+
+def _rest(x: Tensor, dim: int) -> list:
+    """The shape of a tensor without the dimension in which it is cut."""
+    return [None if i == dim else size for i, size in enumerate(x.shape)]
