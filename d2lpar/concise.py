@@ -60,18 +60,20 @@ def count_right(net: nn.Module, X: Tensor, y: Tensor) -> int:
 
 def train_net(
     net: nn.Module, num_devices: int, batch_size: int, lr: float,
-    num_epochs: int = 10, seed: int = 0
+    num_epochs: int = 10, seed: int = 0,
+    init: Callable[[nn.Module], None] | None = None, curve: bool = True
 ) -> History:
     """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
 
-    Shows a line and the test accuracy per epoch; `seed` orders the batches.
+    `seed` is that of the start and of the order of the batches; `init` is called for
+    each layer. Shows a line per epoch, and with `curve` the test accuracy as it grows.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
     check_lr(lr)
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
-    with History(num_epochs, len(train_iter), devices) as history:
-        initialize(net)
+    with History(num_epochs, len(train_iter), devices, curve) as history:
+        initialize(net, seed, init)
         parallel = DataParallel(net.to(devices[0]), devices)
         trainer = torch.optim.SGD(parallel.parameters(), lr)
         loss = nn.CrossEntropyLoss()

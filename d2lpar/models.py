@@ -7,7 +7,7 @@ ResNet-18, a module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import sqrt
 
 import numpy as np
@@ -15,7 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from d2lpar.checks import check_counts, check_labels, check_module, check_numbers, check_seeds, check_tensors, shown
+from d2lpar.checks import (
+    check_counts,
+    check_functions,
+    check_labels,
+    check_module,
+    check_numbers,
+    check_seeds,
+    check_tensors,
+    shown,
+)
 
 LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -144,17 +153,34 @@ def init_weights(module: nn.Module) -> None:
         nn.init.normal_(module.weight, std=0.01)
 
 
-def initialize(net: nn.Module, seed: int = 0) -> None:
-    """Start `net` afresh: every layer as when it was made, then `init_weights`.
+def initialize(
+    net: nn.Module, seed: int = 0, init: Callable[[nn.Module], None] | None = None
+) -> None:
+    """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
 
-    The same seed gives the same bits, and the global random generator is left alone.
+    Drawn on the CPU, so the same seed gives the same bits wherever `net` lies. The
+    global random generator is left alone.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
-    check_module(net)
-    check_seeds(seed=seed)
+    device = check_net(net, seed, init)
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)
+        net.cpu()
         for module in net.modules():
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()  # of a BatchNorm also its running statistics
-        net.apply(init_weights)
+        if init is not None:
+            net.apply(init)
+        net.to(device)
+
+
+def check_net(net: nn.Module, seed: int, init: Callable | None) -> torch.device:
+    """Where `net` lies; ValueError unless that is one device with memory, and the rest of a fresh start is right."""
+    check_module(net)
+    check_seeds(seed=seed)
+    if init is not None:
+        check_functions(init=init)
+    devices = {x.device for x in [*net.parameters(), *net.buffers()]} or {torch.device("cpu")}
+    if len(devices) > 1 or torch.device("meta") in devices:
+        raise ValueError(f"a network starts on one device that has memory, this one is on {sorted(map(str, devices))}")
+    return devices.pop()

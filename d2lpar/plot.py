@@ -7,6 +7,7 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -339,6 +340,67 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
                   f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into "
                   "one gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the "
                   "same step.")
+    return fig
+
+
+def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
+                   ylim: tuple[float, float] | None = None) -> Figure:
+    """Every training as a line of its own, those of one name alike: the spread is what lies between them.
+
+    Args:
+        groups: by name, for each training its places to the right, such as seconds, and its values there.
+        ylim: the ends of the axis upwards.
+    """
+    for name, runs in _by_name(groups, "groups").items():
+        check_list(f"trainings of {name}", runs)
+        _check_not_empty(runs, f"trainings of {name}")
+        for run in runs:
+            check_list(f"a training of {name}", run)
+            if len(run) != 2:
+                raise ValueError(f"a training of {name} is a list of places and one of values, got {shown(run)}")
+            _check_values(f"places of {name}", run[0])
+            _check_not_empty(run[0], f"places of {name}")
+            _check_values(f"values of {name}", run[1], len(run[0]))
+    fig, ax = plt.subplots()
+    words = []
+    for i, (name, runs) in enumerate(groups.items()):
+        for n, (places, values) in enumerate(runs):
+            ax.plot(places, values, label=None if n else name, linewidth=1.2, **rank_style(i))
+        ends = "; ".join(f"{values[-1]:.2f} at {places[-1]:.1f}" for places, values in runs)
+        words.append(f"{name}, {len(runs)} trainings, which end with {ends}")
+    ax.set(xlabel=xlabel, ylabel=ylabel, ylim=ylim)
+    ax.set_xlim(left=0)
+    ax.legend(loc="lower right")
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {'. '.join(words)}.")
+    return fig
+
+
+def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[str, Sequence[float]] | None = None,
+              ) -> Figure:
+    """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring."""
+    for name, values in _by_name(rows, "rows").items():
+        _check_values(name, values)
+        _check_not_empty(values, f"values of {name}")
+    for name, values in ({} if marked is None else _by_name(marked, "marked")).items():
+        _check_values(name, values)
+        if name not in rows:
+            raise ValueError(f"{name} is marked, but there is no such row among {list(rows)}")
+    fig, ax = plt.subplots(figsize=(5.8, 0.9 + 0.55 * len(rows)))
+    words = []
+    for i, (name, values) in enumerate(rows.items()):
+        heights = [i + 0.28 * ((n * 7) % 11 - 5) / 5 for n in range(len(values))]  # spread, the same each time
+        ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, color=rank_style(i)["color"],
+                marker=rank_style(i)["marker"])
+        middle = statistics.median(values)
+        ax.plot([middle, middle], [i - 0.42, i + 0.42], color="black", linewidth=1.5)
+        rings = [] if marked is None else list(marked.get(name, []))
+        ax.plot(rings, [i] * len(rings), linestyle="none", marker="o", markersize=9, fillstyle="none", color="black")
+        words.append(f"{name}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, median {middle:.2g}"
+                     + f", marked {', '.join(f'{x:.2g}' for x in rings)}" * bool(rings))
+    ax.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=xlabel)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    fig.set_label(f"One dot per value, by {xlabel}, with a line at the median. {'; '.join(words)}.")
     return fig
 
 

@@ -29,7 +29,7 @@ from d2lpar.devices import run_on_devices
 from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
-from d2lpar.plot import draw_curves
+from d2lpar.plot import draw_curves, draw_dots, draw_trainings
 from d2lpar.scratch import evaluate_accuracy, get_params
 from d2lpar.timing import Span
 from helpers.modules import mlp
@@ -58,13 +58,13 @@ INNER = set("""
     checks.check_module checks.check_labels checks.check_lr
     interrupts.Waiting official_files.File official_files.DataError official_files.named_root
     timing.Span messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
-    models.lenet models.check_images models.check_lenet models.check_start models.init_weights scratch.shard_gradients
+    models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_gradients
     scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
     oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves
-    data_parallel.Replica data_parallel.InThreads data_parallel.trainable data_parallel.trainable_of data_parallel.unchanged_on_error
+    published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable data_parallel.trainable_of data_parallel.unchanged_on_error
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
@@ -131,8 +131,10 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
+    "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
+    "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
-    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
+    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU], "curve": False},
     "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
     "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
     "scratch.train_batch_loop": step,
@@ -153,7 +155,8 @@ GOOD: dict[str, Callable[[], dict]] = {
     "replicas.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU, "dim": 0},
     "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU], "output_device": CPU, "dim": 0},
     "concise.evaluate_accuracy_gpus": lambda: {"net": mlp(torch.float32), "y": torch.tensor([0, 1, 2]), "devices": [CPU]},
-    "concise.train_net": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0},
+    "concise.train_net": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0,
+                                   "curve": False},
 }
 
 # Where arguments are not simply passed by their names
@@ -163,6 +166,8 @@ CALLS: dict[str, Callable] = {
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
+    "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
+    "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),
 }
 
 
@@ -235,6 +240,7 @@ MUST_BE_REFUSED = {
         ("scratch.update", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
         ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"))},
     **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "data.load_data_fashion_mnist")},
+    **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_net")},
     **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]
        for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "oracle.one_worker")},
     **{(name, "X"): [torch.full((6, 1, 28, 28), NAN), torch.zeros(6, 28, 28), torch.zeros(6, 1, 28, 28, dtype=torch.uint8)]

@@ -59,8 +59,8 @@ def test_a_fresh_start_forgets_all_that_training_left():
         used(torch.rand(4, 1, 28, 28)).square().sum().backward()
         trainer.step()
     assert used[1].num_batches_tracked == 3
-    initialize(fresh)
-    initialize(used)
+    initialize(fresh, init=init_weights)
+    initialize(used, init=init_weights)
     assert same(bits(used), bits(fresh))
     assert used[1].num_batches_tracked == 0 and not used[1].running_mean.any() and (used[1].running_var == 1).all()
     assert [p.requires_grad for p in used.parameters()] == [False] + [True] * 5 and used.training
@@ -78,6 +78,38 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     default = convnet()
     initialize(default)
     assert same(bits(default), bits(nets[3]))
+
+
+def test_without_more_words_a_start_is_the_one_that_pytorch_gives_a_new_network():
+    net = convnet()
+    initialize(net, seed=3)
+    torch.manual_seed(3)
+    assert same(bits(net), bits(convnet()))
+
+
+def test_a_start_is_drawn_on_the_cpu_and_the_parameters_stay_the_same_objects(monkeypatch):
+    net, places = convnet(), []
+    params = list(net.parameters())
+    monkeypatch.setattr(nn.Module, "cpu", lambda self: places.append("cpu"))
+    monkeypatch.setattr(nn.Module, "to", lambda self, device: places.append(device))
+    initialize(net, init=lambda m: places.append("init"))
+    assert places[0] == "cpu" and places[-1] == torch.device("cpu") and set(places[1:-1]) == {"init"}
+    assert all(p is q for p, q in zip(params, net.parameters(), strict=True))
+
+
+@pytest.mark.gpu
+def test_the_start_on_a_gpu_has_the_bits_of_that_on_a_cpu():
+    here, there = convnet(), convnet().to("cuda:0")
+    for net in (here, there):
+        initialize(net, seed=2, init=init_weights)
+    assert same(bits(here), [x.cpu() for x in bits(there)])
+
+
+def test_a_network_on_two_devices_or_without_memory_is_not_started():
+    for elsewhere, words in ((convnet().to("meta"), r"on \['meta'\]"), (convnet(), r"on \['cpu', 'meta'\]")):
+        elsewhere[0].to("meta")
+        with pytest.raises(ValueError, match=words):
+            initialize(elsewhere)
 
 
 def test_a_start_leaves_the_global_random_generator_alone():
@@ -231,7 +263,7 @@ def test_training_is_plain_sgd_on_the_mean_loss_from_the_fresh_start(small_data,
 
     net, oracle = plain_net(), plain_net()
     training = train_net(net, k, 32, 0.2, num_epochs=2, seed=3)
-    initialize(oracle)
+    initialize(oracle, seed=3)
     train_iter, test_iter = data.load_data_fashion_mnist(32, seed=3)
     trainer = torch.optim.SGD(oracle.parameters(), 0.2)
     for _ in range(2):

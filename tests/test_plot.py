@@ -193,6 +193,28 @@ def test_predicted_curves_are_dashed_and_measured_points_carry_the_marker():
     plt.close("all")
 
 
+def test_every_training_is_a_line_and_those_of_one_name_look_alike():
+    fig = plot.draw_trainings({"one": [([1, 2], [0.3, 0.5]), ([1, 3], [0.2, 0.6])], "two": [([0.5], [0.4])]}, "time (s)", "accuracy")
+    lines = fig.axes[0].lines
+    assert [list(line.get_xdata()) for line in lines] == [[1, 2], [1, 3], [0.5]]
+    assert lines[0].get_color() == lines[1].get_color() != lines[2].get_color()
+    assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["one", "two"]
+    assert "one, 2 trainings, which end with 0.50 at 2.0; 0.60 at 3.0. two, 1 trainings" in fig.get_label()
+    plt.close("all")
+
+
+def test_dots_are_all_there_with_their_median_and_rings_around_the_marked():
+    fig = plot.draw_dots({"a": [0.2, 0.4, 0.9], "b": [0.5]}, "accuracy", {"b": [0.5]})
+    dots, middle, none, *_ = lines = fig.axes[0].lines
+    assert list(dots.get_xdata()) == [0.2, 0.4, 0.9] and list(middle.get_xdata()) == [0.4, 0.4] and not len(none.get_xdata())
+    assert list(lines[-1].get_xdata()) == [0.5] and list(lines[-1].get_ydata()) == [1]
+    assert all(abs(y) < 0.5 for y in dots.get_ydata()), "dots stay in their row"
+    assert "a: 3 values from 0.2 to 0.9, median 0.4; b: 1 values from 0.5 to 0.5, median 0.5, marked 0.5" in fig.get_label()
+    with pytest.raises(ValueError, match="c is marked, but there is no such row"):
+        plot.draw_dots({"a": [1.0]}, "x", {"c": [1.0]})
+    plt.close("all")
+
+
 def test_a_fit_is_shown_with_its_factor_and_without_times_that_are_not_positive():
     fig = plot.draw_fit([10, 20, 40], [1.0, 2.0, 4.0], {"good": [1.0, 1.0, 2.0], "bad": [-1.0, 1.0, 1.0]})
     assert "good: measured times are 1 to 2 times the fitted ones" in fig.get_label()
