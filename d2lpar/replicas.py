@@ -76,8 +76,7 @@ def gather(outputs: Sequence[Any], device: torch.device, dim: int = 0) -> Any:
     vector. Where all replicas give None, it stays None.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
-    check_outputs(outputs, dim)
-    check_device(device)
+    check_outputs(outputs, device, dim)
 
     def join(*parts: Tensor | None) -> Tensor | None:
         here = [part.to(device) for part in parts if part is not None]
@@ -111,9 +110,10 @@ def check_replicable(module: nn.Module, device: torch.device, copy: bool) -> Non
             raise ValueError(f"{name} has no shape yet: call the lazy module once before it is replicated")
 
 
-def check_outputs(outputs: Sequence[Any], dim: int = 0) -> None:
+def check_outputs(outputs: Sequence[Any], device: torch.device, dim: int) -> None:
     """Raise ValueError unless all replicas have returned tensors, or None, nested alike, that can be joined."""
     check_list("outputs", outputs)
+    check_device(device)
     check_counts(0, dim=dim)
     if len(outputs) == 0:
         raise ValueError("there are no outputs to put together")
