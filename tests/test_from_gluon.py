@@ -23,7 +23,7 @@ trainer.step(batch_size)  .collect_params()  .list_ctx()  .list_data()  .list_gr
 net.hybridize()  gluon.loss.SoftmaxCrossEntropyLoss()  nd.array(  .asnumpy()  .asscalar()  mx.nd.concat(  data[0][:] +=
 param[:] =  npx.set_np()  d2l.evaluate_accuracy_gpus(net, data_iter, split_f)  d2l.split_batch(X, y, ctx)
 """.replace("\n", "  ").strip().split("  ")
-ERRATA = ["nn.paraller.scatter", "`d2l` where another package", "bias=[3]", "pooling without its stride", "d2l.Residual"]
+ERRATA = ["nn.paraller.scatter", "`d2l` where another package", "bias=[3]", "pooling without its stride", "d2l.Residual", "never moved"]
 OF_MXNET = {"mx", "nd", "npx", "gluon", "mxnet", "autograd", "init", "trainer", "ctx", "ctx_list"}
 
 
