@@ -155,6 +155,7 @@ def test_one_of_two_outputs_after_the_other(wrap):
     first.sum().backward(retain_graph=True)
     second.sum().backward()
     assert_close(gradients(net), [X.sum(0), X.sum(0)])
+    check_error(RuntimeError, "second time", lambda: second.sum().backward())
 
 
 def test_a_lock_an_open_file_and_a_generator_are_shared():
@@ -405,9 +406,11 @@ def test_train_and_eval(wrap):
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode):
+    modes = []
     with mode():
         out = check_as_torch(lambda: convnet().eval(), rand(7, 1, 6, 6))["outputs"]
-    assert not out.requires_grad
+        check_as_torch(lambda: Doing(lambda m, h: modes.append(h.requires_grad) or h), rand(7, 6))
+    assert not out.requires_grad and modes == [False] * 6
 
 
 def test_autocast_is_on_in_every_replica():
@@ -605,6 +608,20 @@ def test_one_number_that_is_asked_for_a_gradient_in_the_forward_pass_mixes_nothi
     weighted(ours(net, 3)(rand(6, 6), scale)).backward()
     assert_close(net.w.grad, (2 * rand(6, 6) * rand(6, 6, seed=50)).sum()[None])
     assert not scale.requires_grad and scale.grad is None
+
+
+def test_a_forward_pass_that_thaws_one_parameter_and_freezes_another_mixes_nothing_up():
+    def fn(m, x):
+        net.a.requires_grad_()
+        net.b.requires_grad_(False)
+        return x * m.a * m.b * m.c
+
+    for wrap in (ours, theirs):
+        net = Apply(fn, a=rand(6), b=rand(6, seed=1), c=rand(6, seed=2))
+        net.a.requires_grad_(False)
+        weighted(wrap(net, 3)(rand(6, 6))).backward()
+        assert net.a.grad is None
+        assert_close(net.c.grad, (rand(6, 6) * rand(6, 6, seed=50) * net.a * net.b).sum(0).detach())
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
