@@ -41,10 +41,11 @@ class DataParallel(nn.Module):
 
     Raises:
         ValueError: for no devices, a device that is not there, a module that is not on
-            the first one, or outputs that depend on a trainable tensor that is neither a
+            the first one or cannot be replicated, inputs of different lengths, or a
+            gradient that would be lost: that of a trainable tensor that is neither a
             parameter or buffer of the module nor an input.
         Exception: what the module raised in a replica, with a note that names the rank;
-            parameters, gradients and buffers are then as they were.
+            gradients and buffers are then as they were.
     """
 
     def __init__(self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
@@ -61,10 +62,8 @@ class DataParallel(nn.Module):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         check_on(self.device_ids[0], self.module)
         leaves, nesting = pytree.tree_flatten((inputs, kwargs))
-        num_devices = min(len(self.device_ids), check_lengths(leaves, self.dim))
-        if num_devices == 0:  # no examples, nothing to share out
-            [(inputs, kwargs)] = scatter((inputs, kwargs), self.device_ids[:1], self.dim)
-            return self.module(*inputs, **kwargs)
+        wanted = [*trainable(leaves), *trainable_of(self.module)]
+        num_devices = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
         shards = scatter(leaves, self.device_ids[:num_devices], self.dim)
         ranks = range(len(shards))
         with unchanged_on_error(self.module.buffers()):  # replica 0 has their memory
@@ -74,7 +73,7 @@ class DataParallel(nn.Module):
             with torch.no_grad():
                 gathered = gather([r.outputs for r in replicas], self.output_device, self.dim)
         outputs, nesting = pytree.tree_flatten(gathered)
-        joined = InThreads.apply(replicas, outputs, self.dim, *trainable(leaves), *trainable_of(self.module))
+        joined = InThreads.apply(replicas, outputs, self.dim, *wanted)
         return pytree.tree_unflatten(joined, nesting)
 
 
@@ -85,15 +84,20 @@ class Replica:
         self.origin, self.device = module, device
         self.module = replicate(module, device, copy=rank > 0)
         # detached, like the replica's parameters: its graph ends here, and InThreads hands on what arrives
-        self.shard = [x.detach().requires_grad_() if trainable([x]) else x for x in shard]
-        self.inputs, self.tensors = trainable(self.shard), trainable_of(self.module)
+        shard = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in shard]
+        self.inputs, self.tensors = trainable(shard), trainable_of(self.module)
+        # the module may change its input in place: here that changes neither the caller's nor a leaf
+        self.shard = [x.clone() if isinstance(x, Tensor) else x for x in shard]
 
     def forward(self, nesting: Any) -> None:
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
+        buffers = list(self.module.buffers())
         with torch.cuda.device(self.device.index if self.device.type == "cuda" else -1):  # -1: leave it as it is
             self.outputs = self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
-            check_leaves(self.outputs, [*self.shard, *self.tensors], self.origin)
+            own = [*self.inputs, *self.tensors]
+            check_leaves(self.outputs, [*self.shard, *own], self.origin)
+            check_nothing_kept(own, buffers)
 
     def backward(self, grads: Sequence[Tensor | None], retain_graph: bool) -> list[Tensor | None]:
         """The gradient of each of its inputs and tensors; None for what was not used."""
@@ -142,8 +146,8 @@ def trainable(things: Iterable[Any]) -> list[Tensor]:
 
 
 def trainable_of(module: nn.Module) -> list[Tensor]:
-    """The parameters and buffers of `module` that want a gradient."""
-    return trainable([*module.parameters(), *module.buffers()])
+    """The parameters and buffers of `module` that want a gradient, each once."""
+    return trainable(dict.fromkeys([*module.parameters(), *module.buffers()]))
 
 
 @contextmanager
@@ -153,9 +157,10 @@ def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with torch.no_grad():
+        with torch.inference_mode():  # a buffer may be made in it, and then changes nowhere else
             for x, old in before:
-                x.copy_(old)
+                if not torch.equal(x, old):  # an expanded one cannot have changed, nor be copied to
+                    x.copy_(old)
         raise
 
 
@@ -207,7 +212,18 @@ def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
     if foreign:
         raise ValueError(f"the output depends on {_place(foreign[0], module)}, of shape {tuple(foreign[0].shape)}: it "
                          "is not in the replica, so its gradient would be lost. Make it a parameter (nn.Parameter, or "
-                         "nn.ModuleList for a list of layers) or an input, and use it through `self`")
+                         "nn.ModuleList for a list of layers) or an input, and use it through `self`. For gradients "
+                         "with respect to an input, call its requires_grad_()")
+
+
+def check_nothing_kept(leaves: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
+    """Raise ValueError if a forward pass has put into `leaves` or `buffers` what would be lost with its replica."""
+    if any(x.grad is not None for x in leaves):
+        raise ValueError("the forward pass called backward(): its gradients would be lost with the replica. "
+                         "Return the loss, and call backward() on what DataParallel returns")
+    if any(b.grad_fn is not None for b in buffers):
+        raise ValueError("the forward pass changed a buffer in place by what needs a gradient, which would be lost "
+                         "with the replica. Use its detach()")
 
 
 def _place(x: Tensor, module: nn.Module) -> str:

@@ -5,7 +5,7 @@ They do what `scatter`, `replicate` and `gather` of `torch.nn.parallel` do, on v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -88,13 +88,16 @@ def gather(outputs: Sequence[Any], device: torch.device, dim: int = 0) -> Any:
 
 
 def check_cut(inputs: Any, devices: Sequence[torch.device], dim: int) -> None:
-    """Raise ValueError unless there are devices, and every tensor that has dimensions has number `dim`."""
+    """Raise ValueError unless there are devices, and every tensor that has dimensions can be cut along number `dim`."""
     check_devices(devices, 1)
     check_counts(0, dim=dim)
     for x in pytree.tree_leaves(inputs):
         if isinstance(x, Tensor) and 0 < x.dim() <= dim:
             raise ValueError(f"a tensor of shape {tuple(x.shape)} cannot be cut along dimension {dim}, it has "
                              f"{x.dim()} of them")
+        inner = x.values() if isinstance(x, Mapping) else x if isinstance(x, list | tuple) else ()
+        if any(isinstance(part, Tensor) for part in inner):  # would go whole to all
+            raise ValueError(f"tensors are in a {type(x).__name__}, but only lists, tuples and dicts are taken apart")
 
 
 def check_replicable(module: nn.Module, device: torch.device, copy: bool) -> None:
@@ -105,6 +108,9 @@ def check_replicable(module: nn.Module, device: torch.device, copy: bool) -> Non
     for name, m in module.named_modules():
         if isinstance(m, torch.jit.ScriptModule):
             raise ValueError(f"a module of torch.jit cannot be replicated: {name or 'the module itself'} is one")
+        if "forward" in vars(m) or m._compiled_call_impl:  # bound to `m`: its replica would run the forward pass of `m`
+            raise ValueError(f"{name or 'the module'} has a forward pass of its own, not of its class, or is compiled, "
+                             "and cannot be replicated. Compile the DataParallel instead")
     for name, x in [*module.named_parameters(), *module.named_buffers()]:
         if is_lazy(x):
             raise ValueError(f"{name} has no shape yet: call the lazy module once before it is replicated")

@@ -1,0 +1,839 @@
+"""What ours and torch.nn.DataParallel have in common, use by use, and every difference, seen on both sides.
+
+The oracle is PyTorch's own code on CPU "devices" (helpers/torch_on_cpu.py). The second half is the table of differences
+in chapter 4: whoever changes one changes the other.
+"""
+
+import importlib
+import sys
+import threading
+import time
+from collections import OrderedDict, UserDict, namedtuple
+
+import pytest
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from torch.utils.checkpoint import checkpoint
+
+from d2lpar.data_parallel import DataParallel
+from helpers.modules import Apply, Picky, convnet, known, mlp, rand
+from helpers.plain_modules import assert_close, fresh, gradients, same, state, weighted
+from helpers.torch_on_cpu import theirs, torch_on_cpu
+
+CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("one_core", "oracle")
+
+
+@pytest.fixture
+def oracle(request):
+    if "gpu" in request.keywords:  # there it is torch itself
+        yield
+    else:
+        with torch_on_cpu():
+            yield
+
+
+def ours(module, k, output_device=CPU, dim=0):
+    return DataParallel(module, [CPU] * k, output_device, dim)
+
+
+both = pytest.mark.parametrize("wrap", [ours, theirs], ids=["ours", "torch"])
+
+
+def outcome(wrap, make, k, inputs, kwargs, dim):
+    """All that a call and its backward pass leave behind; a parameter that is not used is told apart below."""
+    net = make()
+    attributes = [set(vars(m)) for m in net.modules()]
+    args, kw = fresh((inputs, kwargs))
+    out = wrap(net, k, dim=dim)(*args, **kw)
+    leaves = [x for x in pytree.tree_leaves((args, kw)) if isinstance(x, torch.Tensor)]
+    if any(x is not None and x.requires_grad for x in pytree.tree_leaves(out)):
+        weighted(pytree.tree_map(lambda x: rand(1) if x is None else x, out)).backward()
+    assert [set(vars(m)) for m in net.modules()] == attributes
+    assert not any(b.grad_fn for b in net.buffers())
+    return {"outputs": pytree.tree_map_only(torch.Tensor, torch.Tensor.detach, out),
+            "gradients": gradients(net), "of buffers": [b.grad for b in net.buffers()],
+            "of inputs": [x.grad for x in leaves], "inputs": [x.detach() for x in leaves],
+            "parameters": [p.detach() for p in net.parameters()], "buffers": [b.detach() for b in net.buffers()],
+            "modes": torch.tensor([m.training for m in net.modules()])}
+
+
+def check_as_torch(make, *inputs, k=3, dim=0, bound=1e-12, **kwargs):
+    """Ours and torch's do the same with the modules that `make` makes; what they do."""
+    own, other = [outcome(wrap, make, k, inputs, kwargs, dim) for wrap in (ours, theirs)]
+    assert_close(own, other, bound)
+    assert type(own["outputs"]) is type(other["outputs"])
+    return own
+
+
+def check_error(error, words, call):
+    """What `call` raises, of this very type."""
+    with pytest.raises(error, match=words) as caught:
+        call()
+    assert caught.type is error
+    return caught.value
+
+
+# The same
+
+
+class Doing(nn.Module):
+    """Runs `do` in its forward pass, between two layers."""
+
+    def __init__(self, do=lambda m, h: h):
+        super().__init__()
+        self.first, self.last, self.do = nn.Linear(6, 5).double(), nn.Linear(5, 2).double(), do
+        self.register_buffer("seen", torch.zeros(2, dtype=torch.float64))
+        known(self)
+        self.counter = 0
+
+    def forward(self, x):
+        return self.last(self.do(self, self.first(x).tanh()))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = known(nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.attend(x, x, x, need_weights=False)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("make, shape", [(mlp, (7, 6)), (convnet, (8, 1, 6, 6))])
+def test_outputs_gradients_and_buffers(k, training, make, shape):
+    check_as_torch(lambda: make().train(training), rand(*shape).requires_grad_(), k=k)
+
+
+def test_outputs_that_are_none():
+    check_as_torch(lambda: Doing(), rand(7, 6))
+    out = check_as_torch(lambda: Apply(lambda m, x: {"a": (x * m.w, None)}, w=rand(6)), rand(7, 6))["outputs"]
+    assert out["a"][1] is None
+    assert check_as_torch(Attention, rand(6, 3, 4).requires_grad_())["outputs"][1] is None
+
+
+@both
+@pytest.mark.parametrize("kind", ["object", "bound method"])
+def test_a_hook_is_shared_and_called_by_every_replica(wrap, kind):
+    class Recorder:
+        def __init__(self):
+            self.rows, self.gradients = [], 0
+
+        def __call__(self, module, args, out):
+            self.rows.append(len(out))
+
+        record = __call__
+
+        def back(self, module, *grads):
+            self.gradients += 1
+
+    recorder, net = Recorder(), mlp()
+    net[0].register_forward_hook(recorder if kind == "object" else recorder.record)
+    net[0].register_full_backward_hook(recorder.back)
+    wrap(net, 3)(rand(6, 6).requires_grad_()).sum().backward()
+    assert recorder.rows == [2, 2, 2] and recorder.gradients == 3
+
+
+@both
+def test_a_retained_graph_and_a_second_backward(wrap):
+    net, X = mlp(), rand(7, 6).requires_grad_()
+    loss = weighted(wrap(net, 3)(X))
+    loss.backward(retain_graph=True)
+    once = [x.clone() for x in (X.grad, *gradients(net))]
+    loss.backward()
+    assert_close([X.grad, *gradients(net)], [2 * x for x in once])
+    check_error(RuntimeError, "second time", loss.backward)
+
+
+@both
+def test_one_of_two_outputs_after_the_other(wrap):
+    net, X = Apply(lambda m, x: (x * m.a, x * m.b), a=rand(6), b=rand(6)), rand(7, 6)
+    first, second = wrap(net, 3)(X)
+    first.sum().backward(retain_graph=True)
+    second.sum().backward()
+    assert_close(gradients(net), [X.sum(0), X.sum(0)])
+    check_error(RuntimeError, "second time", lambda: second.sum().backward())
+
+
+def test_a_lock_an_open_file_and_a_generator_are_shared():
+    locks, things = [], []
+
+    def make():
+        net = Doing(lambda m, h: things.append((m.lock, m.file, m.numbers)) or h)
+        net.lock, net.file, net.numbers = threading.Lock(), sys.__stdout__, iter(range(3))
+        locks.append(net)
+        return net
+
+    check_as_torch(make, rand(6, 6))
+    for net, seen in zip(locks, (things[:3], things[3:])):
+        assert all(a is net.lock and b is net.file and c is net.numbers for a, b, c in seen)
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_of_both_kinds(reentrant):
+    def fn(m, h):
+        return checkpoint(lambda h: h.tanh() * m.last.weight.sum(), h, use_reentrant=reentrant)
+
+    check_as_torch(lambda: Doing(fn), rand(7, 6).requires_grad_())
+
+
+@both
+def test_output_device_and_dim(wrap):
+    net, X = Apply(lambda m, x: x * m.w, w=rand(2, 1)), rand(2, 7).requires_grad_()
+    out = wrap(net, 3, dim=1)(X)
+    assert out.shape == (2, 7) and torch.equal(out, net(X))
+    assert wrap(net, 2, output_device=torch.device("meta"), dim=1)(X).device.type == "meta"
+    check_as_torch(lambda: Apply(lambda m, x, t: (x * m.w, x * t), w=rand(2, 1)), X, rand(1, 7), dim=1)
+
+
+@both
+def test_a_module_is_looked_for_on_the_first_device_when_it_is_called(wrap):
+    net = mlp().to("meta")
+    parallel = wrap(net, 2)
+    error = ValueError if wrap is ours else RuntimeError
+    check_error(error, "must (be|have its parameters and buffers) on", lambda: parallel(rand(4, 6)))
+    net.to_empty(device="cpu")
+    assert parallel(rand(4, 6)).shape == (4, 3)
+
+
+@both
+def test_one_device_alone_is_where_the_constructor_moves_the_module(wrap, monkeypatch):
+    moved, net = [], mlp()
+    monkeypatch.setattr(net, "to", moved.append)
+    wrap(net, 2)
+    assert moved == []
+    wrap(net, 1)
+    assert [place.type for place in moved] == ["cpu"]
+
+
+def test_six_examples_on_four_devices_are_three_shards_of_two():
+    lengths = []
+
+    def make():
+        return known(nn.Sequential(Apply(lambda m, x: lengths.append(len(x)) or x), nn.BatchNorm1d(6)).double())
+
+    check_as_torch(make, rand(6, 6).requires_grad_(), k=4)
+    assert lengths == [2] * 6
+
+
+def test_what_a_replica_does_to_itself_is_lost():
+    def fn(m, h):
+        m.counter += 1
+        m.seen = m.seen + h.detach().sum()  # another tensor, not another value
+        m.last.extra = h
+        return h
+
+    nets = []
+    result = check_as_torch(lambda: nets.append(Doing(fn)) or nets[-1], rand(7, 6))
+    assert [net.counter for net in nets] == [0, 0]
+    assert same(result["buffers"], list(Doing().buffers()))
+
+
+@both
+def test_a_loss_term_kept_on_the_module_is_not_there_after_the_call(wrap):
+    def fn(m, h):
+        m.kl = h.square().sum()
+        return h
+
+    net = Doing(fn)
+    wrap(net, 2)(rand(4, 6))
+    check_error(AttributeError, "kl", lambda: net.kl)
+
+
+@both
+def test_a_reassigned_buffer_is_lost_also_when_the_call_fails(wrap):
+    def fn(m, h):
+        m.seen = m.seen + 1
+        if h.shape[0] == 1:
+            raise KeyError("failed")
+        return h
+
+    net = Doing(fn)
+    before, place = state(net), net.seen
+    check_error(KeyError, "failed", lambda: wrap(net, 2)(rand(3, 6)))
+    assert same(state(net), before) and net.seen is place
+
+
+def test_a_buffer_changed_in_place_is_replica_0s():
+    def fn(m, h):
+        m.seen += h.detach()[:, :2].sum(0)
+        m.seen.mul_(2)
+        return h
+
+    result = check_as_torch(lambda: Doing(fn), rand(7, 6))
+    assert not same(result["buffers"], list(Doing().buffers()))
+
+
+def test_a_buffer_that_wants_a_gradient_gets_it():
+    def make():
+        net = Doing(lambda m, h: h * m.seen.sum())
+        net.seen.requires_grad_()
+        return net
+
+    assert check_as_torch(make, rand(7, 6))["of buffers"][0].norm() > 0
+
+
+def frozen():
+    net = mlp()
+    net[0].requires_grad_(False)
+    return net
+
+
+def tied():
+    net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)).double()
+    net[2].weight = net[0].weight
+    return known(net)
+
+
+def one_layer_twice():
+    layer = nn.Linear(6, 6).double()
+    return known(nn.Sequential(layer, nn.Tanh(), layer))
+
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 3, 2, batch_first=True, bidirectional=True, dtype=torch.float64)
+
+    def forward(self, x):
+        out, (h, c) = self.lstm(x[:, None])
+        return out[:, -1], h.transpose(0, 1), c.transpose(0, 1)
+
+
+class Lists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6).double() for _ in range(2)])
+        self.named = nn.ModuleDict({"a": nn.Linear(6, 3).double(), "b": self.layers[0]})
+        self.scales = nn.ParameterList([rand(6), rand(6)])
+        self.by_name = nn.ParameterDict({"shift": rand(3)})
+        self.nothing = None
+        self.register_parameter("no", None)
+        self.register_buffer("none", None)
+
+    def forward(self, x):
+        for layer, scale in zip(self.layers, self.scales):
+            x = layer(x) * scale
+        return self.named["a"](self.named["b"](x)) + self.by_name["shift"]
+
+
+NORMS = {"old weight_norm": nn.utils.weight_norm, "weight_norm": nn.utils.parametrizations.weight_norm,
+         "old spectral_norm": nn.utils.spectral_norm, "spectral_norm": nn.utils.parametrizations.spectral_norm}
+
+
+@pytest.mark.parametrize("make", [frozen, tied, one_layer_twice, Last, Lists])
+def test_modules_of_many_kinds(make):
+    def seeded():
+        torch.manual_seed(1)
+        return known(make())
+
+    check_as_torch(seeded, rand(7, 6).requires_grad_())
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("kind", NORMS)
+def test_weights_that_are_computed_from_others(kind, training):
+    def make():
+        torch.manual_seed(1)
+        return nn.Sequential(NORMS[kind](nn.Linear(6, 5).double()), nn.Tanh()).train(training)
+
+    before = list(make().buffers())
+    after = check_as_torch(make, rand(7, 6).requires_grad_())["buffers"]
+    assert same(before, after) != (training and "spectral" in kind)
+
+
+def test_a_sparse_gradient():
+    found = []
+    for wrap in (ours, theirs):
+        net = known(nn.Embedding(9, 3, sparse=True, dtype=torch.float64))
+        weighted(wrap(net, 3)(torch.tensor([1, 2, 2, 8, 1, 1, 0]))).backward()
+        assert net.weight.grad.is_sparse
+        found.append(net.weight.grad.to_dense())
+    assert_close(*found)
+
+
+Pair = namedtuple("Pair", "X weight")
+
+
+def test_inputs_nested_by_keyword_and_in_named_tuples():
+    def fn(m, pair, *rest, extra, name, flag=None):
+        assert type(pair) is Pair and name == "ja" and flag is None and type(extra) is OrderedDict
+        return pair.X * m.w + rest[0][0][1] * extra["d"][0], pair.weight * 2, Pair(pair.X.sum(), pair.X.argmax(1))
+
+    X = [rand(7, 6, seed=n).requires_grad_() for n in range(3)]
+    out = check_as_torch(lambda: Apply(fn, w=rand(6)), Pair(X[0], rand(7)), [(3, X[1])],
+                         extra=OrderedDict(d=(X[2],)), name="ja", flag=None)["outputs"]
+    assert type(out[2]) is Pair and out[2].X.shape == (3,)
+
+
+@pytest.mark.parametrize("kind", [dict, OrderedDict, list, tuple])
+def test_outputs_in_containers(kind):
+    def fn(m, x):
+        pairs = [("a", x * m.w), ("b", {"c": x.argmax(1), "d": (x > 0, x.sum(1))})]
+        return kind(pairs) if kind in (dict, OrderedDict) else kind([x for _, x in pairs])
+
+    out = check_as_torch(lambda: Apply(fn, w=rand(6)), rand(7, 6).requires_grad_())["outputs"]
+    assert type(out) is kind
+
+
+def test_a_wrapper_as_part_of_a_larger_module():
+    found = []
+    for wrap in (ours, theirs):
+        inner = convnet()
+        net = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1).double(), wrap(inner, 3), nn.Linear(3, 2).double())
+        known(net)
+        X = rand(7, 1, 6, 6).requires_grad_()
+        weighted(net(X)).backward()
+        assert "1.module.0.weight" in net.state_dict()
+        found.append((gradients(net), X.grad, list(net.buffers())))
+    assert_close(*found)
+
+
+@both
+def test_train_and_eval(wrap):
+    modes, net = [], Doing(lambda m, h: modes.append((m.training, m.last.training)) or h)
+    parallel = wrap(net, 2)
+    parallel.eval()(rand(4, 6))
+    parallel.train()(rand(4, 6))
+    net.last.eval()
+    parallel(rand(4, 6))
+    assert modes == [(False, False)] * 2 + [(True, True)] * 2 + [(True, False)] * 2
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode):
+    modes = []
+    with mode():
+        out = check_as_torch(lambda: convnet().eval(), rand(7, 1, 6, 6))["outputs"]
+        check_as_torch(lambda: Doing(lambda m, h: modes.append(h.requires_grad) or h), rand(7, 6))
+    assert not out.requires_grad and modes == [False] * 6
+
+
+def test_autocast_is_on_in_every_replica():
+    def run():
+        with torch.autocast("cpu", torch.bfloat16):
+            return check_as_torch(lambda: mlp(torch.float32), rand(7, 6, dtype=torch.float32), bound=2**-7)
+
+    assert run()["outputs"].dtype is torch.bfloat16
+
+
+def test_a_large_attribute_is_shared_and_costs_nothing():
+    times = {}
+    for wrap in (ours, theirs):
+        seen, net = [], Doing(lambda m, h: seen.append(m.entries) or h)
+        net.entries = list(range(200_000))
+        parallel, X = wrap(net, 2), rand(4, 6)
+        parallel(X)
+        start = time.perf_counter()
+        parallel(X)
+        times[wrap] = time.perf_counter() - start
+        assert all(entries is net.entries for entries in seen)
+    assert max(times.values()) < 0.2  # going through it once for a copy took as long, a call takes a few milliseconds
+
+
+@both
+@pytest.mark.parametrize("answers", [
+    lambda x: 3, lambda x: (x, 2.0), lambda x: x if x[0, 0] == 0 else None, lambda x: x[:, :int(x[0, 0]) + 1],
+    lambda x: (x, x)[:int(x[0, 0]) + 1], lambda x: {str(x[0, 0]): x}, lambda x: object()])
+def test_outputs_that_cannot_be_joined_are_refused(wrap, answers):
+    X = torch.tensor([[0.0, 1], [0, 2], [1, 3], [1, 4]])
+    with pytest.raises(ValueError if wrap is ours else Exception):
+        wrap(Apply(lambda m, x: answers(x)), 2)(X)
+
+
+def test_a_parameter_that_is_a_buffer_too_gets_its_gradient_once():
+    def make():
+        net = Apply(lambda m, x: x * m.w + m.again, w=rand(6))
+        net.register_buffer("again", net.w)
+        return net
+
+    check_as_torch(make, rand(7, 6))
+
+
+def test_an_input_may_be_changed_in_place_and_the_callers_is_not():
+    for X in (rand(7, 6), rand(7, 6).requires_grad_()):
+        check_as_torch(lambda: Apply(lambda m, x: x.add_(1).mul_(m.w) * 2, w=rand(6)), X)
+        check_as_torch(lambda: Apply(lambda m, x: nn.functional.relu_(x) * m.w, w=rand(6)), X)
+
+
+def test_forces_the_slope_of_an_energy_in_the_forward_pass():
+    def fn(m, x):
+        energy = (x.requires_grad_() * m.w).tanh()
+        return torch.autograd.grad(energy.sum(), x, create_graph=True)[0], energy
+
+    for X in (rand(7, 6), rand(7, 6).requires_grad_()):
+        check_as_torch(lambda: Apply(fn, w=rand(6)), X)
+
+
+def test_outputs_of_other_types_and_sizes():
+    def fn(m, x):
+        return x[:, :0] * m.w[:0], (x * m.w)[x[:, 0] > 0], x[:, :3], x, m.w[None].expand(len(x), 6), m.w
+
+    check_as_torch(lambda: Apply(fn, w=rand(6)), rand(7, 6).requires_grad_())
+    assert check_as_torch(lambda: Apply(lambda m, x: (), w=rand(6)), rand(7, 6))["outputs"] == ()
+
+
+def test_complex_numbers():
+    found = []
+    for wrap in (ours, theirs):
+        net, X = Apply(lambda m, x: x * m.w, w=rand(6) + 1j * rand(6, seed=1)), (rand(7, 6) * (1 + 2j)).requires_grad_()
+        (wrap(net, 3)(X) * (2 - 1j)).abs().sum().backward()
+        found.append([torch.view_as_real(x) for x in (net.w.grad, X.grad)])
+    assert_close(*found)
+
+
+@both
+def test_one_module_in_two_wrappers_twice_in_a_chain_and_from_another_thread(wrap):
+    nets, X = [known(nn.Linear(6, 6).double()) for _ in range(2)], rand(7, 6)
+    two, three = wrap(nets[0], 2), wrap(nets[0], 3)
+    loss = weighted(two(three(X))) + weighted(three(X))
+    (weighted(nets[1](nets[1](X))) + weighted(nets[1](X))).backward()
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    thread.join()
+    assert_close(*map(gradients, nets))
+
+
+@both
+def test_hooks_on_a_parameter_and_retained_gradients(wrap):
+    net, seen = mlp(), []
+    net[0].weight.register_hook(lambda grad: 2 * grad)
+    net[0].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
+    h = rand(7, 6).requires_grad_() * 1
+    h.retain_grad()
+    out = wrap(net, 3)(h)
+    out.retain_grad()
+    weighted(out).backward()
+    assert same(seen, [net[0].weight.grad]) and h.grad.norm() > 0
+    assert torch.equal(out.grad, rand(7, 3, seed=50))
+
+
+def test_a_dict_on_the_module_is_one_for_all_replicas_and_they_overwrite_each_other():
+    answers = []
+    for wrap in (ours, theirs):
+        all_here = threading.Barrier(3)
+
+        def fn(m, x):
+            m.features["x"] = x
+            all_here.wait(20)
+            return m.features["x"]
+
+        net = Apply(fn)
+        net.features = {}
+        answers.append(wrap(net, 3)(torch.arange(3.0)).unique().numel())
+    assert answers == [1, 1]  # whose, depends on the threads
+
+
+# Different, each seen on both sides
+
+
+def test_on_one_device_torch_calls_the_module_itself_and_ours_a_replica():
+    def fn(m, x):
+        m.counter = m.counter + 1
+        return x * m.w
+
+    for wrap, counter in ((ours, 0), (theirs, 1)):
+        net = Apply(fn, w=rand(6))
+        net.counter = 0
+        wrap(net, 1)(rand(4, 6))
+        assert net.counter == counter
+
+
+def unregistered(kind):
+    """A module that uses a layer which it has not registered, the layer, and how ours names it."""
+    layer = known(nn.Linear(6, 6).double())
+    net = Apply(lambda m, x: m.layers[0](x) * m.w, w=rand(6))
+    if kind == "list":
+        net.layers = [layer]
+        return net, layer, "a trainable tensor in layers"
+    if kind == "captured":
+        net.fn = lambda m, x: layer(x) * m.w
+        return net, layer, "a trainable tensor"
+    net.layers = nn.ModuleList([layer])
+    net.fn = lambda m, x: net.layers[0](x) * m.w
+    return net, layer, "the parameter layers.0.(weight|bias) of the module itself"
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("kind", ["list", "captured", "original"])
+def test_a_trainable_tensor_outside_the_replica_is_refused_by_name_and_torchs_gpus_miss_it(kind, k):
+    net, layer, words = unregistered(kind)
+    before = state(net)
+    check_error(ValueError, words + ", of shape", lambda: ours(net, k)(rand(6, 6)))
+    assert same(state(net), before)
+    weighted(theirs(net, k)(rand(6, 6))).backward()  # on several GPUs: it is not on the replica's device
+    assert layer.weight.grad.norm() > 0
+
+
+def test_a_leaf_that_the_forward_pass_makes_is_refused_too_and_torch_takes_it():
+    def fn(m, x):
+        leaf = x.detach().requires_grad_()
+        return torch.autograd.grad((leaf * m.w).tanh().sum(), leaf, create_graph=True)[0]
+
+    net = Apply(fn, w=rand(6))
+    check_error(ValueError, r"an input, call its requires_grad_\(\)", lambda: ours(net, 3)(rand(6, 6)))
+    weighted(theirs(net, 3)(rand(6, 6))).backward()
+    assert net.w.grad.norm() > 0
+
+
+@pytest.mark.parametrize("inputs", [(), (3,), ([], "ja")])
+def test_a_call_without_a_tensor_to_cut_is_one_call_and_torchs_is_one_for_each_device(inputs):
+    net = Apply(lambda m, *inputs: m.w * 1, w=rand(6))
+    assert ours(net, 3)(*inputs).shape == (6,)
+    assert theirs(net, 3)(*inputs).shape == (18 if inputs else 6,)
+
+
+@pytest.mark.parametrize("n, kept", [(2, 4), (1, 2)])
+def test_inputs_of_different_lengths_are_refused_and_torch_pairs_the_shards_there_are(n, kept):
+    net = Apply(lambda m, a, b: (a * m.w).sum(1) * b.sum(), w=rand(6))
+    check_error(ValueError, rf"\[{n}, 6\]", lambda: ours(net, 3)(rand(6, 6), rand(n)))
+    assert theirs(net, 3)(rand(6, 6), rand(n)).shape == (kept,)  # the other examples are gone, in silence
+
+
+def test_an_input_of_one_number_goes_to_all_and_torch_cannot_cut_it():
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    net = Apply(lambda m, x, scale: x * scale * m.w, w=rand(6))
+    weighted(ours(net, 3)(rand(6, 6), scale)).backward()
+    assert_close(scale.grad, (rand(6, 6) * rand(6) * rand(6, 6, seed=50)).sum())
+    check_error(RuntimeError, "chunk expects at least a 1-dim", lambda: theirs(net, 3)(rand(6, 6), scale))
+
+
+def test_one_number_that_is_asked_for_a_gradient_in_the_forward_pass_mixes_nothing_up():
+    scale = torch.tensor(2.0, dtype=torch.float64)
+    net = Apply(lambda m, x, scale: x * scale.requires_grad_() * m.w, w=rand(1))
+    weighted(ours(net, 3)(rand(6, 6), scale)).backward()
+    assert_close(net.w.grad, (2 * rand(6, 6) * rand(6, 6, seed=50)).sum()[None])
+    assert not scale.requires_grad and scale.grad is None
+
+
+def test_a_forward_pass_that_thaws_one_parameter_and_freezes_another_mixes_nothing_up():
+    def fn(m, x):
+        net.a.requires_grad_()
+        net.b.requires_grad_(False)
+        return x * m.a * m.b * m.c
+
+    for wrap in (ours, theirs):
+        net = Apply(fn, a=rand(6), b=rand(6, seed=1), c=rand(6, seed=2))
+        net.a.requires_grad_(False)
+        weighted(wrap(net, 3)(rand(6, 6))).backward()
+        assert net.a.grad is None
+        assert_close(net.c.grad, (rand(6, 6) * rand(6, 6, seed=50) * net.a * net.b).sum(0).detach())
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_call_that_fails_restores_the_buffers_and_names_the_rank_and_torchs_does_not(failing):
+    X = rand(9, 6)
+    X[3 * failing] = torch.nan
+    for wrap in (ours, theirs):
+        net = known(Picky().double())
+        before = state(net)
+        error = check_error(FloatingPointError, "NaN in the batch", lambda: wrap(net, 3)(X))
+        assert same(state(net), before) == (wrap is ours)
+        if wrap is ours:
+            assert str(error) == "NaN in the batch" and error.__notes__ == [f"raised on rank {failing} of 3 devices"]
+        else:  # replicas 0 to 2 have all run; the first error is raised, its traceback in the message
+            assert f"in replica {failing}" in str(error) and "Traceback" in str(error)
+
+
+class Coded(Exception):
+    def __init__(self, code, detail):
+        super().__init__(code, detail)
+        self.code = code
+
+
+def test_an_error_is_the_one_that_was_raised_and_torchs_is_rebuilt_from_its_message():
+    def fn(m, x):
+        raise Coded(7, "detail")
+
+    net = Apply(fn, w=rand(6))
+    assert check_error(Coded, "detail", lambda: ours(net, 2)(rand(4, 6))).code == 7
+    check_error(RuntimeError, "Coded", lambda: theirs(net, 2)(rand(4, 6)))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_interrupt_in_a_replica_is_one_and_torchs_is_a_missing_result():
+    def fn(m, x):
+        raise KeyboardInterrupt
+
+    net = Apply(fn, w=rand(6))
+    check_error(KeyboardInterrupt, None, lambda: ours(net, 2)(rand(4, 6)))
+    check_error(KeyError, "0", lambda: theirs(net, 2)(rand(4, 6)))
+
+
+def test_a_replica_has_parameters_and_torchs_has_none():
+    net = Apply(lambda m, x: x * next(m.parameters()), w=rand(6))
+    assert torch.equal(ours(net, 3)(rand(6, 6)), rand(6, 6) * net.w)
+    check_error(StopIteration, None, lambda: theirs(net, 3)(rand(6, 6)))
+    decay = Apply(lambda m, x: x.mean() * m.w.mean() + sum(p.square().sum() for p in m.parameters()), w=rand(6))
+    plain = torch.stack([decay(x) for x in rand(6, 6).chunk(3)])
+    assert_close(ours(decay, 3)(rand(6, 6)).detach(), plain.detach())
+    lost = theirs(decay, 3)(rand(6, 6))  # the sum over no parameters, in silence
+    assert_close((plain - lost).detach(), decay.w.square().sum().expand(3).detach())
+
+
+def test_a_parameter_that_no_replica_uses_has_no_gradient_and_torchs_zeros():
+    for wrap in (ours, theirs):
+        net = Apply(lambda m, x: x * m.used, used=rand(6), unused=rand(6))
+        weighted(wrap(net, 3)(rand(6, 6))).backward()
+        assert net.unused.grad is None if wrap is ours else torch.equal(net.unused.grad, torch.zeros_like(net.unused))
+
+
+def test_a_second_derivative_is_refused_and_torch_has_it():
+    for wrap in (ours, theirs):
+        net, X = mlp(), rand(6, 6).requires_grad_()
+        loss = weighted(wrap(net, 3)(X))
+        if wrap is ours:
+            check_error(RuntimeError, "create_graph=True", lambda: torch.autograd.grad(loss, X, create_graph=True))
+        else:
+            torch.autograd.grad(loss, X, create_graph=True)[0].square().sum().backward()
+            assert net[0].weight.grad.norm() > 0
+
+
+def test_a_wrapper_inside_a_wrapped_module_is_refused_and_torch_takes_it():
+    net = mlp()
+    check_error(RuntimeError, "would wait forever", lambda: ours(nn.Sequential(ours(net, 2)), 3)(rand(6, 6)))
+    weighted(theirs(nn.Sequential(theirs(net, 2)), 3)(rand(6, 6))).backward()
+    found, plain = gradients(net), mlp()
+    weighted(plain(rand(6, 6))).backward()
+    assert_close(found, gradients(plain))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+@pytest.mark.parametrize("kind", ["script", "trace", "child"])
+def test_modules_of_torch_jit_are_refused_and_torch_takes_them(kind):
+    net = torch.jit.script(mlp()) if kind == "script" else torch.jit.trace(mlp(), rand(6, 6))
+    whole = nn.Sequential(nn.Identity(), net) if kind == "child" else net
+    check_error(ValueError, "torch.jit.* (the module itself|1) is one", lambda: ours(whole, 3)(rand(6, 6)))
+    weighted(theirs(whole, 3)(rand(6, 6))).backward()
+    assert all(p.grad.norm() > 0 for p in net.parameters())
+
+
+@pytest.mark.parametrize("kind", ["torch.compile", "compile", "forward"])
+def test_a_forward_pass_bound_to_the_module_is_refused_and_torchs_replicas_run_the_modules(kind):
+    seen, net = [], Apply(lambda m, x: seen.append(m) or x * m.w, w=rand(6))
+    if kind == "forward":
+        net.forward = net.forward
+    elif kind == "compile":
+        net._compiled_call_impl = net._call_impl  # what net.compile() does, without a compiler
+    else:
+        net = torch.compile(net, backend="eager")
+    before = len(seen)
+    check_error(ValueError, "Compile the DataParallel instead", lambda: ours(net, 3)(rand(6, 6)))
+    assert len(seen) == before
+    if kind != "torch.compile":  # its replicas recurse until the stack is full
+        theirs(net, 3)(rand(6, 6))
+        assert all(m is net for m in seen) and len(seen) == 3  # on several GPUs: on the wrong device
+
+
+def test_autocasts_dtype_reaches_ours_and_not_the_threads_of_torch():
+    for wrap, dtype in ((ours, torch.float16), (theirs, torch.bfloat16)):
+        net, seen = mlp(torch.float32), []
+        net.register_forward_pre_hook(lambda m, args: seen.append(torch.get_autocast_dtype("cpu")))
+        with torch.autocast("cpu", torch.float16):
+            assert wrap(net, 2)(rand(4, 6, dtype=torch.float32)).dtype is dtype
+        assert seen == [dtype] * 2
+
+
+def test_inference_mode_reaches_ours_and_not_the_threads_of_torch():
+    for wrap, mode in ((ours, True), (theirs, False)):
+        net, seen = convnet(), []
+        net.register_forward_pre_hook(lambda m, args: seen.append(torch.is_inference_mode_enabled()))
+        with torch.inference_mode():
+            if wrap is ours:
+                wrap(net, 2)(rand(4, 1, 6, 6))
+            else:  # BatchNorm counts in a copy made in inference mode
+                check_error(RuntimeError, "Inplace update to inference tensor", lambda: wrap(net, 2)(rand(4, 1, 6, 6)))
+        assert seen == [mode] * 2
+
+
+def test_a_buffer_given_a_graph_in_place_is_refused_and_torchs_has_replica_0s():
+    def fn(m, h):
+        m.seen.mul_(h.mean())
+        return h * m.seen.sum()
+
+    net = Doing(fn)
+    before = state(net)
+    check_error(ValueError, "changed a buffer in place.*detach", lambda: ours(net, 2)(rand(4, 6)))
+    assert same(state(net), before) and net.seen.is_leaf
+    theirs(net, 2)(rand(4, 6))
+    assert net.seen.requires_grad and not net.seen.is_leaf
+
+
+def test_backward_in_the_forward_pass_is_refused_and_torch_takes_it():
+    def fn(m, h):
+        h.square().sum().backward()
+        return h.detach()
+
+    net = Doing(fn)
+    check_error(ValueError, r"called backward\(\)", lambda: ours(net, 2)(rand(4, 6)))
+    assert gradients(net) == [None] * 4
+    theirs(net, 2)(rand(4, 6))
+    assert net.first.weight.grad.norm() > 0
+
+
+class Batch(dict):
+    pass
+
+
+def test_other_containers_with_tensors_are_refused_and_torch_cuts_those_that_are_dicts_lists_or_tuples():
+    net = Apply(lambda m, batch, extra=None: batch["X"] * m.w, w=rand(6))
+    check_error(ValueError, "in a Batch", lambda: ours(net, 3)(Batch(X=rand(6, 6))))
+    assert theirs(net, 3)(Batch(X=rand(6, 6))).shape == (6, 6)
+    mapping = UserDict(X=rand(6, 6))
+    check_error(ValueError, "in a UserDict", lambda: ours(net, 3)(mapping))
+    assert theirs(net, 3)(mapping).shape == (18, 6)  # whole to all
+    assert ours(net, 3)({"X": rand(6, 6)}, Batch(a=3)).shape == (6, 6)  # without a tensor it goes to all
+    assert ours(net, 3)({"X": rand(6, 6)}, torch.Size([3])).shape == (6, 6)
+
+
+def test_single_numbers_are_a_vector_along_any_dimension_and_torch_joins_them_along_the_first_only():
+    net = Apply(lambda m, x: (x * m.w).sum(), w=rand(6))
+    assert ours(net, 2, dim=1)(rand(3, 12)).shape == theirs(net, 2)(rand(2, 6)).shape == (2,)
+    check_error(IndexError, "no dimensions", lambda: theirs(net, 2, dim=1)(rand(3, 12)))
+
+
+def test_dimensions_are_counted_from_the_front_and_torch_counts_from_both_ends():
+    check_error(ValueError, "dim must be", lambda: ours(mlp(), 2, dim=-2))
+    assert theirs(mlp(), 2, dim=-2)(rand(4, 6)).shape == (4, 3)
+
+
+def test_an_answer_that_is_no_tensor_is_refused_by_its_type_and_torchs_is_not_always():
+    for answer, words in ((2.5, "float"), ("ja", "str"), ({"a"}, "set")):
+        check_error(ValueError, words, lambda: ours(Apply(lambda m, x: answer), 2)(rand(4, 6)))
+    check_error(TypeError, "not iterable", lambda: theirs(Apply(lambda m, x: 2.5), 2)(rand(4, 6)))
+    assert isinstance(theirs(Apply(lambda m, x: "ja"), 2)(rand(4, 6)), str)  # the text of a Python object
+
+
+# The oracle itself
+
+
+def test_the_oracle_leaves_nothing_behind():
+    parts = [importlib.import_module(f"torch.nn.parallel.{name}") for name in
+             ("data_parallel", "replicate", "scatter_gather", "parallel_apply", "_functions", "comm")]
+    before = [dict(vars(part)) for part in parts]
+    with pytest.raises(KeyError), torch_on_cpu():
+        assert [dict(vars(part)) for part in parts] != before
+        raise KeyError
+    assert [dict(vars(part)) for part in parts] == before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make, shape", [(mlp, (7, 6)), (convnet, (8, 1, 6, 6)), (Attention, (6, 3, 4)), (Lists, (7, 6))])
+def test_on_gpus_torch_is_what_the_oracle_says(make, shape):
+    gpus = torch.cuda.device_count()
+    if gpus < 2:
+        pytest.skip("one GPU alone runs the module itself")
+    found = []
+    for wrap in (nn.DataParallel, DataParallel):
+        net, X = known(make()).cuda(0), rand(*shape).cuda(0).requires_grad_()
+        out = wrap(net, list(range(gpus)))(X)
+        sum(x.square().sum() for x in pytree.tree_leaves(out) if x is not None).backward()
+        found.append((X.grad, gradients(net), list(net.buffers())))
+    assert_close(*found, 1e-10)
+    net, layer, _ = unregistered("list")
+    layer.cuda(0)
+    check_error(RuntimeError, "device", lambda: nn.DataParallel(net.cuda(0), list(range(gpus)))(rand(8, 6).cuda(0)))
