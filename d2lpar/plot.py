@@ -29,7 +29,8 @@ from d2lpar.timing import Span
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
-HATCHES = ("////", "----", "xxxx")  # one for each kind of communication; lines only, as dots make an SVG of a megabyte
+# one for each kind of communication; lines only, as dots make an SVG of a megabyte
+HATCHES = ("////", "----", "xxxx", "\\\\\\\\")
 
 
 def use_book_style() -> None:
