@@ -48,14 +48,18 @@ class DataParallel(nn.Module):
             gradients and buffers are then as they were.
     """
 
-    def __init__(self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
-                 output_device: torch.device | int | None = None, dim: int = 0) -> None:
+    def __init__(
+        self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
+        output_device: torch.device | int | None = None, dim: int = 0
+    ) -> None:
         super().__init__()
         check_module(module)
         check_counts(0, dim=dim)
-        self.device_ids = check_device_ids(device_ids)
-        self.output_device = self.device_ids[0] if output_device is None else check_device_ids([output_device])[0]
         self.module, self.dim = module, dim
+        self.device_ids = check_device_ids(device_ids)
+        self.output_device = self.device_ids[0]
+        if output_device is not None:
+            [self.output_device] = check_device_ids([output_device])
         if len(self.device_ids) == 1:
             module.to(self.device_ids[0])
 
@@ -63,49 +67,57 @@ class DataParallel(nn.Module):
         check_on(self.device_ids[0], self.module)
         leaves, nesting = pytree.tree_flatten((inputs, kwargs))
         wanted = [*trainable(leaves), *trainable_of(self.module)]
-        num_devices = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
-        shards = scatter(leaves, self.device_ids[:num_devices], self.dim)
+        k = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
+        shards = scatter(leaves, self.device_ids[:k], self.dim)
         ranks = range(len(shards))
+        modules, places = [self.module for _ in ranks], self.device_ids[:len(shards)]
         with unchanged_on_error(self.module.buffers()):  # replica 0 has their memory
-            places = self.device_ids[:len(shards)]
-            replicas = run_on_devices(Replica, [self.module for _ in ranks], ranks, places, shards)
+            replicas = run_on_devices(Replica, modules, ranks, places, shards)
             run_on_devices(Replica.forward, replicas, [nesting for _ in ranks])
             with torch.no_grad():
-                gathered = gather([r.outputs for r in replicas], self.output_device, self.dim)
+                results = [r.outputs for r in replicas]
+                gathered = gather(results, self.output_device, self.dim)
         outputs, nesting = pytree.tree_flatten(gathered)
-        joined = InThreads.apply(replicas, outputs, self.dim, *wanted)
-        return pytree.tree_unflatten(joined, nesting)
+        outputs = InThreads.apply(replicas, outputs, self.dim, *wanted)
+        return pytree.tree_unflatten(outputs, nesting)
 
 
 class Replica:
-    """One rank's part of a call: from its shard to its outputs, and from their gradients to those of its tensors."""
+    """One rank's part of a call: its shard, its outputs, and the gradients it finds."""
 
-    def __init__(self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]) -> None:
+    def __init__(
+        self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]
+    ) -> None:
         self.origin, self.device = module, device
         self.module = replicate(module, device, copy=rank > 0)
-        # detached, like the replica's parameters: its graph ends here, and InThreads hands on what arrives
-        shard = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in shard]
-        self.inputs, self.tensors = trainable(shard), trainable_of(self.module)
-        # the module may change its input in place: here that changes neither the caller's nor a leaf
-        self.shard = [x.clone() if isinstance(x, Tensor) else x for x in shard]
+        # detached, as its parameters are: the graph of a replica ends here
+        leaves = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor)
+                  else x for x in shard]
+        self.inputs, self.tensors = trainable(leaves), trainable_of(self.module)
+        # a module may change its input in place; the caller's stays as it is
+        self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
 
     def forward(self, nesting: Any) -> None:
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
-        buffers = list(self.module.buffers())
-        with torch.cuda.device(self.device.index if self.device.type == "cuda" else -1):  # -1: leave it as it is
+        buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
+        gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
+        with torch.cuda.device(gpu):
             self.outputs = self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
-            own = [*self.inputs, *self.tensors]
             check_leaves(self.outputs, [*self.shard, *own], self.origin)
             check_nothing_kept(own, buffers)
 
-    def backward(self, grads: Sequence[Tensor | None], retain_graph: bool) -> list[Tensor | None]:
-        """The gradient of each of its inputs and tensors; None for what was not used."""
-        pairs = [(x, grad.to(x.device)) for x, grad in zip(pytree.tree_leaves(self.outputs), grads)
-                 if grad is not None and x.requires_grad]
+    def backward(
+        self, grads: Sequence[Tensor | None], retain_graph: bool
+    ) -> list[Tensor | None]:
+        """The gradients of its inputs and tensors, None for what was not used."""
+        outputs = pytree.tree_leaves(self.outputs)
         leaves = [*self.inputs, *self.tensors]
+        pairs = [(x, grad.to(x.device)) for x, grad in zip(outputs, grads)
+                 if grad is not None and x.requires_grad]
         try:
-            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs], retain_graph=retain_graph)
+            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs],
+                                    retain_graph=retain_graph)
             return [x.grad for x in leaves]
         finally:
             for x in leaves:
@@ -113,31 +125,36 @@ class Replica:
 
 
 class InThreads(torch.autograd.Function):
-    """All replicas as one node of the caller's graph; its backward pass is theirs, in the threads of their devices."""
+    """All replicas as one node of the caller's graph, whose backward pass is theirs."""
 
     @staticmethod
-    def forward(ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int, *leaves: Tensor) -> tuple:
+    def forward(
+        ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int,
+        *leaves: Tensor
+    ) -> tuple:
         ctx.replicas, ctx.dim = replicas, dim
         ctx.set_materialize_grads(False)
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
-        ctx.mark_non_differentiable(*[x for x, parts in zip(outputs, columns)
-                                      if x is not None and not trainable(parts)])
+        ctx.mark_non_differentiable(*[
+            x for x, parts in zip(outputs, columns)
+            if x is not None and not trainable(parts)
+        ])
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple:
-        if torch.is_grad_enabled():
-            raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
+        check_once_differentiable()
         replicas: list[Replica] = ctx.replicas
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
-        shares = [_ungather(grad, parts, ctx.dim) for grad, parts in zip(grads, columns)]
-        backward = partial(Replica.backward, retain_graph=_retain_graph())
-        # a GPU's own backward thread is waiting in this function, so there the replicas take turns; its queue does not
-        at_once = run_on_devices if all(r.device.type == "cpu" for r in replicas) else map
-        found = list(zip(*at_once(backward, replicas, list(zip(*shares)))))
+        parts = [ungather(grad, outs, ctx.dim) for grad, outs in zip(grads, columns)]
+        backward = partial(Replica.backward, retain_graph=graph_is_kept())
+        # the backward thread of a GPU is waiting in here, so GPUs are queued in turn
+        on_cpu = all(r.device.type == "cpu" for r in replicas)
+        at_once = run_on_devices if on_cpu else map
+        found = list(zip(*at_once(backward, replicas, list(zip(*parts)))))
         shards = list(zip(*[r.inputs for r in replicas]))
-        of_inputs = [_join(parts, grads, ctx.dim) for parts, grads in zip(shards, found)]
-        return None, None, None, *of_inputs, *map(_sum, found[len(shards):])
+        of_inputs = [joined(xs, grads, ctx.dim) for xs, grads in zip(shards, found)]
+        return None, None, None, *of_inputs, *map(summed, found[len(shards):])
 
 
 def trainable(things: Iterable[Any]) -> list[Tensor]:
@@ -164,40 +181,52 @@ def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
         raise
 
 
-def _ungather(grad: Tensor | None, parts: Sequence[Tensor], dim: int) -> Sequence[Tensor | None]:
+def ungather(
+    grad: Tensor | None, parts: Sequence[Tensor], dim: int
+) -> Sequence[Tensor | None]:
     """Undo `gather`: the share of `grad` that belongs to each of the parts."""
     if grad is None:
         return [None] * len(parts)
-    return grad.split([x.shape[dim] for x in parts], dim) if parts[0].dim() else grad.unbind()
+    if parts[0].dim() == 0:
+        return grad.unbind()
+    return grad.split([x.shape[dim] for x in parts], dim)
 
 
-def _join(shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int) -> Tensor | None:
-    """The gradient of an input from those of its shards, with zeros where a replica did not use it."""
+def joined(
+    shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int
+) -> Tensor | None:
+    """The gradient of an input from its shards', zeros where a replica did not use it."""
     if all(grad is None for grad in grads):
         return None
     if shards[0].dim() == 0:  # was not cut, but given to all
-        return _sum(grads)
-    parts = [torch.zeros_like(x) if grad is None else grad for x, grad in zip(shards, grads)]
+        return summed(grads)
+    pairs = zip(shards, grads)
+    parts = [torch.zeros_like(x) if grad is None else grad for x, grad in pairs]
     return gather(parts, shards[0].device, dim)
 
 
-def _sum(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """The sum in rank order on the first device, without the replicas that did not use the tensor."""
+def summed(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The sum in rank order, without the replicas that did not use the tensor."""
     total = None
     for part in parts:
-        if part is not None:
-            # not in place: two parameters may share one gradient, and autograd still needs it
+        if part is not None:  # not in place: two parameters may share one gradient
             total = part if total is None else total + part.to(total.device)
     return total
 
 
-def _retain_graph() -> bool:
-    """What the caller said to the backward pass that is running."""
+def graph_is_kept() -> bool:
+    """Whether retain_graph was said to the backward pass that is running."""
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
+def check_once_differentiable() -> None:
+    """Raise RuntimeError in a backward pass that shall be differentiated itself."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
+
+
 def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
-    """Raise ValueError if `outputs` depend on a trainable tensor not among `own`: its gradient would be lost."""
+    """Raise ValueError if a leaf of the outputs' graph is not among `own`."""
     known, seen = {id(x) for x in own}, set()
     tensors = trainable(pytree.tree_leaves(outputs))
     foreign = [x for x in tensors if x.is_leaf and id(x) not in known]
@@ -206,14 +235,16 @@ def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
         node = nodes.pop()
         if node not in seen:
             seen.add(node)
-            nodes += [following for following, _ in node.next_functions if following is not None]
+            nodes += [n for n, _ in node.next_functions if n is not None]
             leaf = getattr(node, "variable", None)
             foreign += [leaf] if leaf is not None and id(leaf) not in known else []
     if foreign:
-        raise ValueError(f"the output depends on {_place(foreign[0], module)}, of shape {tuple(foreign[0].shape)}: it "
-                         "is not in the replica, so its gradient would be lost. Make it a parameter (nn.Parameter, or "
-                         "nn.ModuleList for a list of layers) or an input, and use it through `self`. For gradients "
-                         "with respect to an input, call its requires_grad_()")
+        raise ValueError(
+            f"the output depends on {_place(foreign[0], module)}, of shape "
+            f"{tuple(foreign[0].shape)}: it is not in the replica, so its gradient "
+            "would be lost. Make it a parameter (nn.Parameter, or nn.ModuleList for a "
+            "list of layers) or an input, and use it through `self`. For gradients "
+            "with respect to an input, call its requires_grad_()")
 
 
 def check_nothing_kept(leaves: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:

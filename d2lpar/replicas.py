@@ -19,11 +19,11 @@ from d2lpar.checks import check_counts, check_device, check_devices, check_list,
 def scatter(
     inputs: Any, devices: Sequence[torch.device], dim: int = 0
 ) -> list[Any]:
-    """Cut every tensor in `inputs` along `dim`, one shard per device; the rest goes to all.
+    """Cut every tensor in `inputs`, one shard per device; the rest goes to all.
 
-    `inputs` may be nested; each device gets the same nesting. Shards are as equal as
-    `torch.chunk` makes them: the last are smaller, or not there. A tensor without
-    dimensions is one number and cannot be cut, so it goes to all too.
+    `inputs` may be nested; each device gets the same nesting. Tensors are cut along
+    `dim` as `torch.chunk` does: the last shards are smaller, or not there. A tensor
+    without dimensions is one number and cannot be cut, so it goes to all too.
     Taught in: notebooks/04_concise_data_parallelism.ipynb
     """
     check_cut(inputs, devices, dim)
@@ -42,7 +42,7 @@ def scatter(
 def replicate(
     module: nn.Module, device: torch.device, copy: bool = True
 ) -> nn.Module:
-    """A replica of `module` as it is now, with its own parameters and buffers on `device`.
+    """A replica of `module` as it is now, its parameters and buffers copied to `device`.
 
     All else, such as lists, locks and hooks, is shared with `module`. With copy=False a
     tensor that is on `device` already keeps its memory, and only its gradient is apart.

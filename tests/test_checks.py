@@ -63,9 +63,10 @@ INNER = set("""
     oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
-    data_parallel.check_leaves data_parallel.check_nothing_kept
+    data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
     published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable
-    data_parallel.trainable_of data_parallel.unchanged_on_error
+    data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
+    data_parallel.summed data_parallel.graph_is_kept
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command

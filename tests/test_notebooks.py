@@ -118,15 +118,19 @@ def test_every_picture_has_words_and_a_caption(path):
     assert pictures, "every chapter has a figure"
 
 
+FENCED = r"^```\w+\n(.*?)^```$"
+
+
 def shown_lines(cell):
     """The lines of code and of text that stand in a cell's boxes."""
     if cell.cell_type == "markdown":
-        texts = re.findall(r"^```\w+\n(.*?)^```$", cell.source, re.MULTILINE | re.DOTALL)
+        texts = re.findall(FENCED, cell.source, re.MULTILINE | re.DOTALL)
     else:
         texts = [cell.source]
         for output in cell.get("outputs", []):
             data = output.get("data", {})
-            texts += [output.get("text", ""), "\n".join(output.get("traceback", [])), data.get("text/markdown", "")]
+            texts += [output.get("text", ""), "\n".join(output.get("traceback", []))]
+            texts += re.findall(FENCED, data.get("text/markdown", ""), re.MULTILINE | re.DOTALL)
             texts += [data.get("text/plain", "")] if set(data) == {"text/plain"} else []
     return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(texts)).splitlines()
 

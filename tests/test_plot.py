@@ -264,4 +264,4 @@ def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
     fig = plot.draw_timeline(spans, communication=kinds)
     size = len(svg(fig))
     plt.close(fig)
-    assert size < 60_000, "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
+    assert size < 20_000 * len(kinds), "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
