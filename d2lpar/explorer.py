@@ -22,14 +22,14 @@ VEGALITE_VERSION = "5.21"
 VEGALITE = "application/vnd.vegalite.v5+json"
 WIDTH = 560  # pixels of the still picture, and in JupyterLab
 ROW = 44  # pixels for each bar
-COLORS = ("#8a8a8a", "#1f77b4", "#d95f02")  # of the bar that others are compared with, of faster ones, of slower ones
+COLORS = ("#8a8a8a", "#1f77b4", "#d95f02")  # of the bar to compare with, of faster ones, of slower ones
 _SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _CALLS = {"min": "min({})", "max": "max({})", "ceil": "ceil({})", "abs": "abs({})", "log2": "(log({}) / LN2)"}
 
 
 class Slider(NamedTuple):
-    """An input that readers move: what it is called, where it starts, and from where to where it goes in which steps."""
+    """An input that readers move: its label, where it starts, and from where to where it goes in which steps."""
 
     label: str
     start: float
@@ -95,7 +95,7 @@ def _translated(node: ast.expr, values: Mapping[str, str]) -> str:
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _ORDER:
             return f"({_translated(left, values)} {_ORDER[type(op)]} {_translated(right, values)})"
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return f"({' '.join([_translated(test, values), '?', _translated(body, values), ':', _translated(orelse, values)])})"
+            return "({} ? {} : {})".format(*(_translated(part, values) for part in (test, body, orelse)))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _CALLS:
             return _CALLS[name].format(", ".join(_translated(arg, values) for arg in args))
     raise ValueError(f"Vega is not told how to compute {ast.unparse(node)}")
@@ -128,17 +128,21 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
         for name, s in sliders.items()]
     params += [{"name": name, "expr": value} for name, value in given.items()]
     for name, formula in zip(names, formulas.values()):
-        told = {argument: argument for argument in inspect.signature(formula).parameters if argument in {*sliders, *given}}
+        arguments = inspect.signature(formula).parameters
+        told = {argument: argument for argument in arguments if argument in sliders or argument in given}
         params.append({"name": name, "expr": f"{expression(formula, **told)} * 1000"})
     params.append({"name": "longest", "expr": f"max({', '.join(names)})"})
-    value, said = (" : ".join(f"datum.bar == {i} ? {stem}_{i}" for i in range(len(names))) + " : 0" for stem in ("bar", "words"))
-    for name, label in zip(names, formulas):
-        against = "" if name == line else (f" + ({name} > {line} * 1.0005 ? ', slower than {alone}' : "
-                                           f"', ' + format({line} / {name}, '.2f') + ' times as fast')")
-        params.append({"name": name.replace("bar", "words"), "expr": f"format({name}, '.3~g') + ' ms'{against}"})
+    for name in names:
+        slower = f"{name} > {line} * 1.0005 ? ', slower than {alone}'"
+        against = f" + ({slower} : ', ' + format({line} / {name}, '.2f') + ' times as fast')" if name != line else ""
+        params.append({"name": name.replace("bar", "words"),
+                       "expr": f"format({name}, {name} < 10 ? '.2f' : ',.1f') + ' ms'{against}"})
+    value, words = (" : ".join(f"datum.bar == {i} ? {stem}_{i}" for i in range(len(names))) + " : 0"
+                    for stem in ("bar", "words"))
     where = {"y": {"field": "name", "type": "nominal", "sort": None, "title": None,
                    "axis": {"domain": False, "ticks": False, "labelPadding": 8, "labelFontSize": 13}}}
-    axis = {"title": "time of one step (ms)", "grid": True, "gridOpacity": 0.5, "tickCount": 5, "labelFontSize": 12, "titleFontSize": 12}
+    axis = {"title": "time of one step (ms)", "grid": True, "gridOpacity": 0.5, "tickCount": 5, "labelFontSize": 12,
+            "titleFontSize": 12}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "width": WIDTH - 120, "height": {"step": ROW}, "background": "white", "padding": 6,
@@ -147,7 +151,7 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
         "data": {"values": [{"bar": i, "name": name} for i, name in enumerate(formulas)]},
         "transform": [
             {"calculate": value, "as": "value"},
-            {"calculate": said, "as": "words"},
+            {"calculate": words, "as": "words"},
             {"calculate": f"datum.bar == {names.index(line)} ? 'alone' : datum.value > {line} * 1.0005 ? "
                           "'slower' : 'faster'", "as": "kind"}],
         "layer": [
@@ -160,7 +164,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
                     "range": list(COLORS)}}}},
             {"mark": {"type": "rule", "strokeDash": [5, 4], "color": "black"},
              "encoding": {"x": {"datum": {"expr": line}, "type": "quantitative"}}},
-            {"mark": {"type": "text", "align": "left", "baseline": "middle", "yOffset": -11, "fontSize": 12, "color": "black"},
+            {"mark": {"type": "text", "align": "left", "baseline": "middle", "yOffset": -11, "fontSize": 12,
+                      "color": "black"},
              "encoding": {**where, "x": {"value": 4}, "text": {"field": "words"}}}],
         "config": {"view": {"stroke": None}, "font": "sans-serif"},
     }
@@ -199,7 +204,7 @@ def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) 
             raise ValueError(f"{name} must be a Slider, with a label and four numbers, got {shown(slider)}")
         if not slider.low <= slider.start <= slider.high or slider.step <= 0:
             raise ValueError(f"a slider starts between its ends, and has steps above 0, got {shown(slider)}")
-    if not formulas or alone not in formulas:
+    if not isinstance(alone, str) or alone not in formulas:
         raise ValueError(f"one of the bars must be {shown(alone)}, got {shown(list(formulas))}")
     check_functions(**formulas)
     for name, formula in formulas.items():

@@ -241,13 +241,14 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
         groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath.
         marks: seconds at which a line goes through all of them, by what the line is called.
     """
-    for name, spans in _by_name(groups, "timelines").items():
+    for spans in _by_name(groups, "timelines").values():
         _check_spans(spans)
     for name, seconds in _by_name(marks, "marks").items():
         check_numbers(**{f"the_mark_{name}": seconds})
     _check_names(communication)
     rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
-    names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans if span.what not in communication))
+    names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans
+                               if span.what not in communication))
     fig, ax = plt.subplots(figsize=(7.2, 0.9 + 0.4 * len(rows) + 0.2 * len(groups)))
     places = {row: i + 0.5 * list(groups).index(row[0]) for i, row in enumerate(rows)}
     for name, spans in groups.items():
@@ -268,8 +269,9 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
     keys.append(Patch(facecolor="white", edgecolor="black", hatch="////", label=" or ".join(communication)))
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     fig.set_label("Timelines on one axis, a row for each rank. "
-                  + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms" for name, spans in groups.items())
-                  + ". " + " ".join(f"A dashed line, {name}, at {1e3 * seconds:.1f} ms." for name, seconds in marks.items()))
+                  + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms"
+                              for name, spans in groups.items())
+                  + "." + "".join(f" A dashed line, {name}, at {1e3 * s:.1f} ms." for name, s in marks.items()))
     return fig
 
 
@@ -284,17 +286,20 @@ def draw_cuts(layers: int, channels: int) -> Figure:
         ax.axis("off")
         copies = (0, apart) if way == "by data" else (apart / 2,)
         for copy, top in enumerate(copies):
-            ax.text(-1.0, top - 0.15, f"{'half' if way == 'by data' else 'all'} of the data, then 4 layers".replace("4", str(layers)), fontsize=7.5)
+            share = "half" if way == "by data" else "all"
+            ax.text(-1.0, top - 0.15, f"{share} of the data, then {layers} layers", fontsize=7.5)
             ranks = {"by data": [copy], "by channels": [0, 1], "by layers": [0]}[way]
             _cell(ax, -1.0, top, channels, ranks)
             for layer in range(layers):
                 for channel in range(channels):
-                    rank = {"by data": copy, "by channels": 2 * channel // channels, "by layers": 2 * layer // layers}[way]
+                    rank = {"by data": copy, "by channels": 2 * channel // channels,
+                            "by layers": 2 * layer // layers}[way]
                     _cell(ax, layer, top + channel, 1, [rank])
-    fig.set_label(f"Three drawings of a network of {layers} layers with {channels} channels each, beside its minibatch; "
-                  "the cells of ranks 0 and 1 have different colours and their numbers. By data: each rank has the whole "
-                  "network and half of the minibatch. By channels: one network; the upper half of every layer is rank 0's, "
-                  f"the lower half rank 1's. By layers: the first {-(-layers // 2)} layers are rank 0's, the others rank 1's.")
+    fig.set_label(f"Three drawings of a network of {layers} layers with {channels} channels each, and of its "
+                  "minibatch; the cells of ranks 0 and 1 have different colours and their numbers. By data: each rank "
+                  "has the whole network and half of the minibatch. By channels: the upper half of every layer is "
+                  "rank 0's, the lower half rank 1's. By layers: "
+                  f"the first {-(-layers // 2)} layers are rank 0's, the others rank 1's.")
     return fig
 
 

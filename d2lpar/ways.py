@@ -1,4 +1,4 @@
-"""Three ways to share the work of one training step, by data, by channels and by layers: what is sent, and how long it takes.
+"""Three ways to share the work of a training step, by data, by channels and by layers: how long each one takes.
 
 One model for all three (chapter 1): every rank does so many operations per second, and a link carries so many bytes per
 second in each direction at the same time, from every rank to the next. A backward pass is twice the work of a forward
@@ -16,7 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lpar.checks import check_counts, check_list, check_module, check_numbers, check_tensors, check_truth_values, shown
+from d2lpar.checks import (
+    check_counts,
+    check_list,
+    check_module,
+    check_numbers,
+    check_tensors,
+    check_truth_values,
+    shown,
+)
 from d2lpar.timing import Span
 
 
@@ -38,7 +46,7 @@ class Stages(NamedTuple):
 
 
 def alone_s(batch: int, flop: float, flops_per_s: float) -> float:
-    """Seconds of one step on one device, for a network of `flop` operations per example.
+    """Seconds of one step on one device; `flop` operations forward for each example.
 
     Taught in: notebooks/01_why_gradients_split.ipynb
     """
@@ -58,7 +66,8 @@ def by_data_s(
     check_way(k, batch, flop, flops_per_s, params, bytes_per_s, overlap)
     work_s = 3 * ceil(batch / k) * flop / flops_per_s  # of the largest shard
     send_s = 2 * (k - 1) / k * 4 * params / bytes_per_s
-    return work_s + send_s - overlap * min(send_s, 2 / 3 * work_s)
+    backward_s = 2 / 3 * work_s  # behind which the sending can hide
+    return work_s + send_s - overlap * min(send_s, backward_s)
 
 
 def by_channels_s(
@@ -168,7 +177,7 @@ class _Schedule:
 
 def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                overlap: bool = False) -> list[Span]:
-    """What each rank does when, the work shared by data; with `overlap` a piece's gradients leave when they are made."""
+    """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
     check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     plan, everyone, now = _Schedule(overlap), range(k), 0.0
     shard_s = [ceil(batch / k) * piece.flop / flops_per_s for piece in pieces]
@@ -204,12 +213,13 @@ def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: floa
 
 def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                 overlap: bool = False, micro: int = 1) -> list[Span]:
-    """The same by layers, at the cuts of `cuts_of`, in `micro` micro-batches that follow each other through the ranks."""
+    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks."""
     check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     check_counts(micro=micro)
     plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
     bounds = [0, *cuts, len(pieces)]
-    work_s = [batch / micro * sum(piece.flop for piece in pieces[a:b]) / flops_per_s for a, b in zip(bounds, bounds[1:])]
+    work_s = [batch / micro * sum(piece.flop for piece in pieces[a:b]) / flops_per_s
+              for a, b in zip(bounds, bounds[1:])]
     send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
     ends = [0.0] * micro
     for part in range(micro):
