@@ -32,7 +32,7 @@ const explore = async (holder, place) => {
   box.append(inputs, picture, news);
   holder.before(box);
   const bound = spec.params.filter((param) => param.bind);
-  const bare = { ...spec, width: "container", params: spec.params.map(({ bind, ...rest }) => rest) };
+  const bare = { ...spec, width: picture.clientWidth, params: spec.params.map(({ bind, ...rest }) => rest) };
   try {
     const { view } = await vegaEmbed(picture, bare, { actions: false, renderer: "svg", ast: false });
     const chart = picture.querySelector("svg");
@@ -45,6 +45,7 @@ const explore = async (holder, place) => {
     };
     bound.forEach((param, i) => inputs.append(slider(param, `explorer-${place}-${i}`, moved)));
     news.textContent = said(view, spec);
+    new ResizeObserver(() => view.width(picture.clientWidth).runAsync()).observe(picture);
     still.hidden = true;
     box.view = view;
   } catch (error) {
