@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -171,27 +172,27 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
     }
 
 
-def words_of(spec: dict) -> str:
-    """What the still picture of a specification shows, for readers who do not see it."""
-    sliders = [p for p in check_spec(spec)["params"] if "bind" in p]
-    return ("Bars, one for each of " + ", ".join(row["name"] for row in spec["data"]["values"]) + ", at "
-            + ", ".join(f"{p['bind']['name']} {p['value']:g}" for p in sliders) + ".")
-
-
-def show_explorer(spec: dict, words: str) -> None:
+def show_explorer(spec: dict) -> None:
     """Put a specification on the page, with a still picture for where no script runs, and words for who sees neither.
 
     Outside a notebook nothing is shown.
     """
     check_spec(spec)
-    if not isinstance(words, str) or len(words) < 40:
-        raise ValueError(f"an explorer needs words for those who do not see it, got {shown(words)}")
     if in_notebook():
-        import vl_convert  # here: only who stores a chapter, or runs it, needs it
-
-        still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
-        data = {VEGALITE: spec, "image/svg+xml": still, "text/plain": "An explorer: bars and sliders."}
+        still, words = still_of(spec)
+        data = {VEGALITE: spec, "image/svg+xml": still, "text/plain": words}
         display(data, raw=True, metadata={"image/svg+xml": {"alt": words}})
+
+
+def still_of(spec: dict) -> tuple[str, str]:
+    """What a specification shows before a slider moves: as a picture, in SVG, and in words."""
+    import vl_convert  # here: only who runs or stores a chapter with an explorer needs it
+
+    sliders = [param for param in check_spec(spec)["params"] if "bind" in param]
+    still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
+    found = re.findall(r">([\d.,]+ ms[^<]*)</text>", still)
+    return still, ("Bars at " + ", ".join(f"{param['bind']['name']} {param['value']:g}" for param in sliders) + ". "
+                   + "; ".join(f"{row['name']}: {text}" for row, text in zip(spec["data"]["values"], found)) + ".")
 
 
 def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) -> None:
