@@ -249,9 +249,10 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
     rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
     names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans
                                if span.what not in communication))
-    fig, ax = plt.subplots(figsize=(7.2, 0.9 + 0.4 * len(rows) + 0.2 * len(groups)))
-    places = {row: i + 0.5 * list(groups).index(row[0]) for i, row in enumerate(rows)}
+    fig, ax = plt.subplots(figsize=(5.8, 0.9 + 0.33 * len(rows) + 0.27 * len(groups)))
+    places = {row: i + 0.85 * list(groups).index(row[0]) for i, row in enumerate(rows)}
     for name, spans in groups.items():
+        ax.text(0, places[name, 0] - 0.48, name, va="bottom", weight="bold", fontsize=9)
         for rank, what, start_s, end_s in spans:
             talks, color = what in communication, rank_style(rank)["color"]
             face = "white" if talks else mpl.colors.to_rgba(color, _shade(names, what))
@@ -260,9 +261,9 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
                     hatch="////" if talks else None)
     for name, seconds in marks.items():
         ax.axvline(1e3 * seconds, color="black", linestyle="--", linewidth=1.2)
-        ax.text(1e3 * seconds, -0.62, name, ha="center", va="bottom", fontsize=9)
-    ax.set(yticks=list(places.values()), xlabel="time (ms)", ylim=(max(places.values()) + 0.6, -0.55),
-           yticklabels=[f"{name}   {rank}" if rank == 0 else str(rank) for name, rank in places])
+        ax.text(1e3 * seconds, -1.15, name, ha="center", va="bottom", fontsize=9)
+    ax.set(yticks=list(places.values()), xlabel="time (ms)", ylim=(max(places.values()) + 0.6, -1.1), ylabel="rank",
+           yticklabels=[str(rank) for _, rank in places])
     ax.set_xlim(0)
     ax.grid(axis="y", visible=False)
     keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]

@@ -94,10 +94,10 @@ def by_layers_s(
     """
     check_way(1, batch, flop, flops_per_s, crossing, bytes_per_s, overlap)
     check_stages(flop, busiest, crossing, widest, micro)
-    work_s, busy_s = batch * flop / flops_per_s, batch * busiest / flops_per_s  # forward
+    work_s, busy_s = batch * flop / flops_per_s, batch * busiest / flops_per_s
     send_s = 4 * batch * crossing / bytes_per_s
     wide_s = 4 * batch * widest / bytes_per_s
-    next_s = busy_s + wide_s - overlap * min(busy_s, wide_s)  # for each that follows
+    next_s = busy_s + wide_s - overlap * min(busy_s, wide_s)  # each that follows
     back_s = 2 * busy_s + wide_s - overlap * min(2 * busy_s, wide_s)
     return (3 * work_s + 2 * send_s + (micro - 1) * (next_s + back_s)) / micro
 

@@ -251,7 +251,8 @@ def test_several_timelines_share_one_axis_and_its_marks():
     fig = plot.draw_timelines({"short": short, "long": long}, {"alone": 0.003})
     [ax] = fig.axes
     assert [(bar.get_x(), bar.get_width()) for bar in bars(fig)] == [(0, 1), (0, 2), (2, 2)]  # ms
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["short   0", "long   0", "1"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "0", "1"]
+    assert [text.get_text() for text in ax.texts] == ["short", "long", "alone"]
     [line] = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
     assert list(line.get_xdata()) == [3, 3]
     assert fig.get_label() == ("Timelines on one axis, a row for each rank. short ends at 1.0 ms; long ends at 4.0 ms. "

@@ -34,7 +34,7 @@ const explore = async (holder, place) => {
   const bound = spec.params.filter((param) => param.bind);
   const bare = { ...spec, width: picture.clientWidth, params: spec.params.map(({ bind, ...rest }) => rest) };
   try {
-    const { view } = await vegaEmbed(picture, bare, { actions: false, renderer: "svg", ast: false });
+    const { view } = await vegaEmbed(picture, bare, { mode: "vega-lite", actions: false, renderer: "svg" });
     const chart = picture.querySelector("svg");
     chart.setAttribute("aria-hidden", "true"); // what it shows is said in words beside it
     let rest;

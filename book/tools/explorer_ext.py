@@ -26,7 +26,8 @@ def keep_specifications() -> None:
     def render_explorer(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:
         if data.mime_type != VEGALITE:
             return render_unhandled(self, data)
-        spec = json.dumps(data.content, ensure_ascii=False).replace("</", "<\\/")
+        here = {key: value for key, value in data.content.items() if key != "$schema"}  # an address, which says no more
+        spec = json.dumps(here, ensure_ascii=False).replace("</", "<\\/")
         return [nodes.raw("", f'<script type="application/json" class="explorer">{spec}</script>', format="html")]
 
     NbElementRenderer.render_unhandled = render_explorer
