@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
@@ -26,7 +27,8 @@ def keep_specifications() -> None:
     def render_explorer(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:
         if data.mime_type != VEGALITE:
             return render_unhandled(self, data)
-        here = {key: value for key, value in data.content.items() if key != "$schema"}  # an address, which says no more
+        given: Any = data.content
+        here = {key: value for key, value in given.items() if key != "$schema"}  # an address, which says no more
         spec = json.dumps(here, ensure_ascii=False).replace("</", "<\\/")
         return [nodes.raw("", f'<script type="application/json" class="explorer">{spec}</script>', format="html")]
 
