@@ -23,7 +23,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
 
 from d2lpar import compat as compat
-from d2lpar.checks import check_counts, check_list, check_truth_values, is_number, shown
+from d2lpar.checks import check_counts, check_list, check_numbers, check_truth_values, is_number, shown
 from d2lpar.data import standin_in_use
 from d2lpar.timing import Span
 
@@ -201,13 +201,8 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         communication: names of the spans that move data between ranks.
         unit_s: seconds per unit of the axis, 1e-3 for ms.
     """
-    _check_not_empty(spans, "spans")
-    for span in spans:
-        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
-            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
-        check_counts(0, rank=span.rank)
-    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
-        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
+    _check_spans(spans)
+    _check_names(communication)
     if not is_number(unit_s) or unit_s <= 0:
         raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
     ranks = max(span.rank for span in spans) + 1
@@ -238,6 +233,84 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
                   + " ".join(f"Rank {rank}: {_row_words(row, zero, unit_s)}." for rank, row in enumerate(rows)))
     return fig
+
+
+def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float],
+                   communication: Sequence[str] = ("send",)) -> Figure:
+    """Several timelines under each other, on one axis in ms: by name, what each rank does, and a dashed line per mark.
+
+    Args:
+        groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath.
+        marks: seconds at which a line goes through all of them, by what the line is called.
+    """
+    for spans in _by_name(groups, "timelines").values():
+        _check_spans(spans)
+    for name, seconds in _by_name(marks, "marks").items():
+        check_numbers(**{f"the_mark_{name}": seconds})
+    _check_names(communication)
+    rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
+    names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans
+                               if span.what not in communication))
+    fig, ax = plt.subplots(figsize=(5.8, 0.9 + 0.33 * len(rows) + 0.27 * len(groups)))
+    places = {row: i + 0.85 * list(groups).index(row[0]) for i, row in enumerate(rows)}
+    for name, spans in groups.items():
+        ax.text(0, places[name, 0] - 0.48, name, va="bottom", weight="bold", fontsize=9)
+        for rank, what, start_s, end_s in spans:
+            talks, color = what in communication, rank_style(rank)["color"]
+            face = "white" if talks else mpl.colors.to_rgba(color, _shade(names, what))
+            ax.barh(places[name, rank] + (0.31 if talks else -0.12), 1e3 * (end_s - start_s), left=1e3 * start_s,
+                    height=0.24 if talks else 0.56, color=face, edgecolor=color, linewidth=0.5,
+                    hatch="////" if talks else None)
+    for name, seconds in marks.items():
+        ax.axvline(1e3 * seconds, color="black", linestyle="--", linewidth=1.2)
+        ax.text(1e3 * seconds, -1.15, name, ha="center", va="bottom", fontsize=9)
+    ax.set(yticks=list(places.values()), xlabel="time (ms)", ylim=(max(places.values()) + 0.6, -1.1), ylabel="rank",
+           yticklabels=[str(rank) for _, rank in places])
+    ax.set_xlim(0)
+    ax.grid(axis="y", visible=False)
+    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    keys.append(Patch(facecolor="white", edgecolor="black", hatch="////", label=" or ".join(communication)))
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label("Timelines on one axis, a row for each rank. "
+                  + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms"
+                              for name, spans in groups.items())
+                  + "." + "".join(f" A dashed line, {name}, at {1e3 * s:.1f} ms." for name, s in marks.items()))
+    return fig
+
+
+def draw_cuts(layers: int, channels: int) -> Figure:
+    """Three ways in which two ranks share a network: by data, by channels and by layers, each rank in its colour."""
+    check_counts(2, layers=layers, channels=channels)
+    fig, axes = plt.subplots(1, 3, figsize=(7.2, 2.6))
+    apart = channels + 1.2
+    for ax, way in zip(axes, ("by data", "by channels", "by layers")):
+        ax.set(xlim=(-1.4, layers), ylim=(apart + channels, -0.6))
+        ax.set_title(way, weight="bold", fontsize=10)
+        ax.axis("off")
+        copies = (0, apart) if way == "by data" else (apart / 2,)
+        for copy, top in enumerate(copies):
+            share = "half" if way == "by data" else "all"
+            ax.text(-1.0, top - 0.15, f"{share} of the data, then {layers} layers", fontsize=7.5)
+            ranks = {"by data": [copy], "by channels": [0, 1], "by layers": [0]}[way]
+            _cell(ax, -1.0, top, channels, ranks)
+            for layer in range(layers):
+                for channel in range(channels):
+                    rank = {"by data": copy, "by channels": 2 * channel // channels,
+                            "by layers": 2 * layer // layers}[way]
+                    _cell(ax, layer, top + channel, 1, [rank])
+    fig.set_label(f"Three drawings of a network of {layers} layers with {channels} channels each, and of its "
+                  "minibatch; the cells of ranks 0 and 1 have different colours and their numbers. By data: each rank "
+                  "has the whole network and half of the minibatch. By channels: the upper half of every layer is "
+                  "rank 0's, the lower half rank 1's. By layers: "
+                  f"the first {-(-layers // 2)} layers are rank 0's, the others rank 1's.")
+    return fig
+
+
+def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[int]) -> None:
+    color = rank_style(ranks[0])["color"] if len(ranks) == 1 else "black"
+    ax.add_patch(Rectangle((left, top), 0.8, height - 0.12, edgecolor=color,
+                           facecolor=mpl.colors.to_rgba(color, 0.3 if len(ranks) == 1 else 0.08)))
+    ax.text(left + 0.4, top + height / 2 - 0.06, "\n".join(map(str, ranks)), ha="center", va="center", fontsize=8)
 
 
 def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
@@ -430,6 +503,19 @@ def _check_not_empty(things: Collection, name: str) -> None:
         check_list(name, things)
     if len(things) == 0:
         raise ValueError(f"a figure of nothing: there are no {name}")
+
+
+def _check_spans(spans: Sequence[Span]) -> None:
+    _check_not_empty(spans, "spans")
+    for span in spans:
+        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+        check_counts(0, rank=span.rank)
+
+
+def _check_names(communication: Sequence[str]) -> None:
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
 
 
 def _by_name(things: Mapping, name: str) -> Mapping:

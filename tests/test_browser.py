@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
+
+from d2lpar.models import resnet18
+from d2lpar.ways import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +151,82 @@ def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
     assert page.evaluate("""() => [...document.querySelectorAll('.bd-article table')]
       .filter(e => e.scrollWidth > e.parentElement.clientWidth).length""") == 0
     page.close()
+
+
+EXPLORERS = ["01_why_gradients_split"]
+SIGNALS = "names => Object.fromEntries(names.map(name => [name, document.querySelector('div.explorer').view.signal(name)]))"
+
+
+def open_explorer(page: Page, site: Path, chapter: str = EXPLORERS[0]) -> Locator:
+    visit(page, site / "notebooks" / f"{chapter}.html")
+    explorer = page.locator("div.explorer")
+    explorer.locator("svg.marks").wait_for()
+    return explorer
+
+
+def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site: Path) -> None:
+    explorer = open_explorer(page, site)
+    net = resnet18(10)
+    pieces = pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(1, 1, 28, 28))
+    flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
+    places = ["k", "batch", "tflops", "gbytes", "percent", "micro"]
+    for values in ((2, 256, 10, 10, 0, 1), (1, 8, 1, 1, 0, 1), (8, 1024, 100, 3, 100, 16), (3, 40, 7, 55, 35, 5), (5, 512, 10, 1, 100, 8)):
+        for place, value in zip(places, values):
+            explorer.locator(f"input[name={place}]").fill(str(value))
+        k, batch, tflops, gbytes, percent, micro = values
+        rates = tflops * 1e12, gbytes * 1e9, percent / 100
+        right = [alone_s(batch, flop, rates[0]), by_data_s(k, batch, flop, params, *rates), by_channels_s(k, batch, flop, reads, *rates),
+                 by_layers_s(batch, flop, *stages_of(pieces, k), *rates, micro)]
+        page.wait_for_function(f"document.querySelector('div.explorer').view.signal('micro') === {micro}")
+        shown = page.evaluate(SIGNALS, [f"bar_{i}" for i in range(4)])
+        assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=1e-6), values
+        assert f"{1e3 * right[0]:,.1f} ms" in " ".join(explorer.locator("svg.marks text").all_text_contents()) or right[0] < 0.01
+
+
+def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, site: Path) -> None:
+    explorer = open_explorer(page, site)
+    for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size", "Home", "8"), ("GB/s of a link, each way", "End", "100")):
+        page.get_by_role("slider", name=label, exact=True).focus()
+        page.keyboard.press(key)
+        assert explorer.locator("div").filter(has=page.get_by_label(label, exact=True)).last.locator("output").inner_text() == shown
+    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 1.42 ms')")
+    assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 8, "gbytes": 100}
+
+
+@pytest.mark.parametrize("width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+def test_the_explorer_is_as_wide_as_the_text_and_obeys_the_rules_of_accessibility(browser: Browser, site: Path, width: int, theme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
+    explorer = open_explorer(page, site)
+    column, picture = (page.locator(part).bounding_box() for part in ("div.explorer", "div.explorer svg.marks"))
+    assert picture["x"] >= column["x"] - 1 and picture["x"] + picture["width"] <= column["x"] + column["width"] + 1
+    assert picture["width"] > 0.9 * column["width"]
+    inside = page.evaluate("""() => { const box = document.querySelector('div.explorer svg.marks').getBoundingClientRect();
+      return [...document.querySelectorAll('div.explorer svg.marks text')].every(e => {
+        const b = e.getBoundingClientRect(); return b.left >= box.left - 1 && b.right <= box.right + 1; }); }""")
+    assert inside
+    assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.explorer") == []
+    assert not page.locator("figure:has(div.explorer) img").is_visible()
+    page.set_viewport_size({"width": 700, "height": 800})  # as when a phone is turned
+    page.wait_for_function("""() => { const width = part => document.querySelector(part).getBoundingClientRect().width;
+      return Math.abs(width('div.explorer svg.marks') - width('div.explorer')) < 0.1 * width('div.explorer'); }""")
+    explorer.page.close()
+
+
+def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "notebooks" / f"{EXPLORERS[0]}.html").as_uri())
+    still = page.locator("figure:has(script.explorer) img")
+    assert still.is_visible() and "by data: 39.5 ms, 1.77 times as fast" in still.get_attribute("alt")
+    assert still.evaluate("e => e.naturalWidth") > 300
+    context.close()
+
+
+def test_only_pages_with_an_explorer_load_what_it_needs(site: Path, chapters: list[Path]) -> None:
+    for chapter in chapters:
+        text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")
+        assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (chapter.stem in EXPLORERS), chapter.stem
+    assert "vega_bundle.js" not in (site / "book" / "index.html").read_text("utf8")
 
 
 def test_the_address_that_make_book_prints_leads_to_the_first_page(page: Page, site: Path) -> None:

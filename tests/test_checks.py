@@ -26,12 +26,14 @@ from d2lpar import checks
 from d2lpar.concise import evaluate_accuracy_gpus
 from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
+from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
 from d2lpar.plot import draw_curves, draw_dots, draw_trainings
 from d2lpar.scratch import evaluate_accuracy, get_params
 from d2lpar.timing import Span
+from d2lpar.ways import Piece, alone_s, by_data_s, pieces_of
 from helpers.modules import mlp
 from test_names import listed
 
@@ -60,7 +62,8 @@ INNER = set("""
     timing.Span messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_gradients
     scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
-    oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
+    ways.Piece ways.Stages ways.check_way ways.check_stages ways.check_pieces ways.check_spans explorer.Slider explorer.check_bars
+    explorer.check_spec oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
@@ -83,6 +86,10 @@ def step() -> dict:
 
 def buffers() -> dict:
     return {"data": [torch.zeros(6), torch.ones(6)]}
+
+
+PIECES = [Piece(1e3, 10, 4, 3), Piece(2e3, 20, 5, 2)]
+SPEC = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "7", "flops_per_s": "3"}, {"alone": alone_s}, "alone")
 
 
 def lists() -> list:
@@ -117,6 +124,21 @@ GOOD: dict[str, Callable[[], dict]] = {
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
     "oracle.equal_bits": lambda: {"p": torch.ones(2), "q": torch.ones(2)},
+    "ways.alone_s": lambda: {"batch": 8, "flop": 1e3, "flops_per_s": 1e6},
+    "ways.by_data_s": lambda: {"k": 2, "batch": 8, "flop": 1e3, "params": 10, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": 0.5},
+    "ways.by_channels_s": lambda: {"k": 2, "batch": 8, "flop": 1e3, "reads": 10, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": 0.5},
+    "ways.by_layers_s": lambda: {"batch": 8, "flop": 1e3, "busiest": 600, "crossing": 20, "widest": 10, "flops_per_s": 1e6,
+                                 "bytes_per_s": 1e3, "overlap": 0.5, "micro": 4},
+    "ways.stages_of": lambda: {"pieces": PIECES, "k": 2},
+    "ways.cuts_of": lambda: {"pieces": PIECES, "k": 2},
+    "ways.pieces_of": lambda: {"parts": [mlp()]},
+    **dict.fromkeys([f"ways.{name}" for name in ("data_spans", "channel_spans", "layer_spans")], lambda: {
+        "pieces": PIECES, "k": 2, "batch": 8, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": True}),
+    "explorer.expression": lambda: {"formula": by_data_s, "overlap": "0.5"},
+    "explorer.bars": lambda: {"sliders": {"batch": Slider("batch size", 8, 1, 9, 1)}, "given": {"flop": "7", "flops_per_s": "3"},
+                              "formulas": {"alone": alone_s}, "alone": "alone"},
+    "explorer.still_of": lambda: {"spec": SPEC},
+    "explorer.show_explorer": lambda: {"spec": SPEC},
     "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
@@ -132,6 +154,8 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_timelines": lambda: {"groups": {"a": [Span(0, "forward", 0.0, 1.0)]}, "marks": {"alone": 1.0}, "communication": ["send"]},
+    "plot.draw_cuts": lambda: {"layers": 4, "channels": 4},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
     "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
@@ -167,6 +191,7 @@ CALLS: dict[str, Callable] = {
     "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
+    "ways.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
     "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),

@@ -73,6 +73,7 @@ def curves():
 
 
 @pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
+                                  lambda: plot.draw_cuts(4, 4), lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
                                   lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
 def test_the_same_figure_gives_the_same_bytes(draw):
     first, second = draw(), draw()
@@ -265,3 +266,26 @@ def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
     size = len(svg(fig))
     plt.close(fig)
     assert size < 20_000 * len(kinds), "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
+
+
+def test_several_timelines_share_one_axis_and_its_marks():
+    short, long = [Span(0, "forward", 0.0, 0.001)], [Span(0, "forward", 0.0, 0.002), Span(1, "send", 0.002, 0.004)]
+    fig = plot.draw_timelines({"short": short, "long": long}, {"alone": 0.003})
+    [ax] = fig.axes
+    assert [(bar.get_x(), bar.get_width()) for bar in bars(fig)] == [(0, 1), (0, 2), (2, 2)]  # ms
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "0", "1"]
+    assert [text.get_text() for text in ax.texts] == ["short", "long", "alone"]
+    [line] = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
+    assert list(line.get_xdata()) == [3, 3]
+    assert fig.get_label() == ("Timelines on one axis, a row for each rank. short ends at 1.0 ms; long ends at 4.0 ms. "
+                               "A dashed line, alone, at 3.0 ms.")
+    plt.close(fig)
+
+
+def test_every_cell_of_the_three_cuts_has_the_number_of_its_rank():
+    fig = plot.draw_cuts(layers=4, channels=2)
+    texts = [[text.get_text() for text in ax.texts if text.get_text() in ("0", "1", "0\n1")] for ax in fig.axes]
+    assert [texts_of.count("0") for texts_of in texts] == [1 + 8, 4, 1 + 4]  # a shard of the minibatch, and cells
+    assert [texts_of.count("1") for texts_of in texts] == [1 + 8, 4, 4]
+    assert texts[1].count("0\n1") == 1  # both ranks see the whole minibatch
+    plt.close(fig)

@@ -1,0 +1,111 @@
+"""Pictures with sliders: what Vega is told is the function's own text, and what it cannot be told is refused."""
+
+from __future__ import annotations
+
+import re
+from math import ceil, log2
+
+import pytest
+from vl_convert import vega_to_svg, vegalite_to_vega
+
+from d2lpar import cost, explorer, plot, ways
+from d2lpar.explorer import Slider, bars, expression, show_explorer, still_of
+from d2lpar.ways import alone_s, by_data_s
+
+
+def computed(text: str, **values: float) -> float:
+    """What Vega makes of an expression."""
+    picture = vega_to_svg({"$schema": "https://vega.github.io/schema/vega/v5.json",
+                           "signals": [{"name": name, "value": value} for name, value in values.items()],
+                           "marks": [{"type": "text", "encode": {"enter": {"text": {"signal": f"'found ' + ({text})"}}}}]})
+    return float(re.search(r"found ([-+.e0-9]+)", picture)[1])
+
+
+def two_thirds(x: float, y: float = 3) -> float:
+    """Everything that a formula may hold."""
+    ways.check_way(1, 1, x, 1)
+    a, b = x / y, -abs(x)
+    c = max(a, b, 2) ** 2 % 7
+    return (c if a >= b else a) + ceil(log2(y)) + min(a, 1.5e-3)
+
+
+@pytest.mark.parametrize("x, y", [(0.5, 3), (4, 5), (100, 2)])
+def test_an_expression_has_the_value_of_the_function(x, y):
+    assert computed(expression(two_thirds, y="y"), x=x, y=y) == pytest.approx(two_thirds(x, y), rel=1e-12)
+
+
+def test_the_formulas_of_the_three_ways_are_told_as_they_are_written():
+    numbers = {"k": 3, "batch": 100, "flop": 911e6, "params": 11e6, "reads": 427e3, "busiest": 474e6, "crossing": 25e3, "widest": 25e3,
+               "flops_per_s": 10e12, "bytes_per_s": 1e9, "overlap": 0.3, "micro": 5}
+    for formula in (alone_s, by_data_s, ways.by_channels_s, ways.by_layers_s):
+        names = formula.__code__.co_varnames[:formula.__code__.co_argcount]
+        text = expression(formula, **{name: name for name in names})
+        assert computed(text, **numbers) == pytest.approx(formula(*(numbers[name] for name in names)), rel=1e-12)
+
+
+def test_an_argument_that_is_not_given_keeps_its_default():
+    assert "overlap" not in expression(by_data_s) and "0.25 * min" in expression(by_data_s, overlap="0.25").replace("(", "").replace(")", "")
+
+
+def loop(x: float) -> float:
+    for _ in range(3):
+        x = 2 * x
+    return x
+
+
+def of_a_name_from_outside(x: float) -> float:
+    return x * plot.MARKERS
+
+
+def nothing(x: float) -> None:
+    """Has no line that returns."""
+
+
+@pytest.mark.parametrize("formula", [loop, of_a_name_from_outside, nothing, cost.fit_link, lambda x: x, len, Slider])
+def test_what_vega_cannot_be_told_is_refused(formula):
+    with pytest.raises(ValueError):
+        expression(formula)
+
+
+def spec():
+    return bars({"batch": Slider("batch size", 8, 1, 9, 1), "k": Slider("ranks", 2, 1, 8, 1)},
+                {"flop": "1e9", "flops_per_s": "1e12", "params": "[1, 2, 3, 4, 5, 6, 7, 8][k - 1]", "bytes_per_s": "1e9"},
+                {"alone": alone_s, "by data": by_data_s}, alone="alone")
+
+
+def test_a_specification_is_one_that_vega_takes_and_every_slider_has_a_name():
+    vega = vegalite_to_vega(spec(), vl_version=explorer.VEGALITE_VERSION)
+    bound = {signal["name"]: signal["bind"] for signal in vega["signals"] if "bind" in signal}
+    assert {name: bind["name"] for name, bind in bound.items()} == {"batch": "batch size", "k": "ranks"}
+    assert "http" not in str(spec()).replace("https://vega.github.io/schema/vega-lite/v5.json", "")
+
+
+def test_the_still_picture_shows_the_numbers_of_the_functions():
+    still, words = still_of(spec())
+    alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * by_data_s(2, 8, 1e9, 2, 1e12, 1e9):.1f} ms"
+    assert alone in still and f"{by_data}, 2.00 times as fast" in still
+    assert words == f"Bars at batch size 8, ranks 2. alone: {alone}; by data: {by_data}, 2.00 times as fast."
+
+
+def test_a_bar_that_lacks_an_argument_and_a_slider_beyond_its_end_are_refused():
+    with pytest.raises(ValueError, match="alone asks for flops_per_s, which is neither a slider nor given"):
+        bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1"}, {"alone": alone_s}, "alone")
+    with pytest.raises(ValueError, match="a slider starts between its ends"):
+        bars({"batch": Slider("batch size", 10, 1, 9, 1)}, {"flop": "1", "flops_per_s": "1"}, {"alone": alone_s}, "alone")
+    with pytest.raises(ValueError, match="one of the bars must be 'one'"):
+        bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1", "flops_per_s": "1"}, {"alone": alone_s}, "one")
+
+
+def test_on_a_page_it_is_a_specification_with_a_still_picture_and_words(monkeypatch):
+    put = []
+    monkeypatch.setattr(explorer, "in_notebook", lambda: True)
+    monkeypatch.setattr(explorer, "display", lambda data, raw, metadata: put.append((data, metadata)))
+    show_explorer(spec())
+    [(data, metadata)] = put
+    assert data[explorer.VEGALITE] == spec() and (data["image/svg+xml"], words := data["text/plain"]) == still_of(spec())
+    assert metadata == {"image/svg+xml": {"alt": words}}
+
+
+def test_without_a_page_nothing_is_shown(capsys):
+    show_explorer(spec())
+    assert capsys.readouterr().out == ""
