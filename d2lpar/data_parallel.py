@@ -98,6 +98,7 @@ class Replica:
         self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
 
     def forward(self, nesting: Any) -> None:
+        """Apply the replica to its shard, which is flat, and nested as `nesting` says."""
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
         buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
         gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
@@ -132,6 +133,7 @@ class InThreads(torch.autograd.Function):
         ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int,
         *leaves: Tensor
     ) -> tuple:
+        """The outputs that the replicas have computed, now with a way back."""
         ctx.replicas, ctx.dim = replicas, dim
         ctx.set_materialize_grads(False)
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
@@ -143,6 +145,7 @@ class InThreads(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple:
+        """The gradients of `leaves`: inputs joined, parameters summed in rank order."""
         check_once_differentiable()
         replicas: list[Replica] = ctx.replicas
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
