@@ -15,7 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from tqdm import tqdm
 
-from d2lpar.checks import check_counts, check_devices, is_number, shown
+from d2lpar.checks import check_counts, check_devices, check_truth_values, is_number, shown
 from d2lpar.devices import describe_devices, synchronize
 from d2lpar.plot import draw_curves, in_notebook, show_live
 
@@ -32,20 +32,23 @@ class History:
         num_epochs: how many epochs there will be, at least 1.
         num_batches: batches per epoch, at least 1.
         devices: for the clock, which waits for their work, and for the last line.
+        curve: whether a notebook shows a growing curve too.
 
     Raises:
         ValueError: if there is no epoch or no batch, or a device is none.
     """
 
-    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
+    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device], curve: bool = True) -> None:
         check_counts(num_epochs=num_epochs, num_batches=num_batches)
         check_devices(devices)
+        check_truth_values(curve=curve)
+        self._curve = curve
         self.epoch_s: list[float] = []
         self.accuracies: list[float] = []
         self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
 
     def __enter__(self) -> History:
-        self._handle = show_live(self._draw())
+        self._handle = show_live(self._draw()) if self._curve else None
         self._bar = tqdm(total=self._num_epochs * self._num_batches, unit="batch", file=sys.stdout, leave=False,
                          disable=not (in_notebook() or sys.stdout.isatty()), ncols=70)
         return self
@@ -66,7 +69,8 @@ class History:
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)
-        self._handle = show_live(self._draw(), self._handle)
+        if self._curve:
+            self._handle = show_live(self._draw(), self._handle)
 
     def __exit__(self, kind: type | None, *error: object) -> None:
         self._bar.close()

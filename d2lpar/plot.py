@@ -7,6 +7,7 @@ sees; `show` puts the figure on the page with them.
 from __future__ import annotations
 
 import os
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
+from torch import Tensor
 
 from d2lpar import compat as compat
 from d2lpar.checks import check_counts, check_list, check_truth_values, is_number, shown
@@ -117,6 +119,67 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     return fig
 
 
+def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
+               x: Sequence[float] | None = None, yscale: str = "linear") -> Figure:
+    """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
+
+    Args:
+        curves: by name, the values of each run, as many in every run.
+        x: their places, 1, 2, 3, ... by default.
+        yscale: matplotlib's, "linear" or "log".
+    """
+    if x is not None:
+        _check_values("x", x)
+    for name, runs in _by_name(curves, "curves").items():
+        check_list(f"runs of {name}", runs)
+        _check_not_empty(runs, f"runs of {name}")
+        _check_values(name, runs[0])
+        for values in runs:
+            _check_values(name, values, len(runs[0]) if x is None else len(x))
+        _check_not_empty(runs[0], f"values of {name}")
+    if not isinstance(yscale, str) or yscale not in ("linear", "log"):
+        raise ValueError(f"a scale is 'linear' or 'log', got {shown(yscale)}")
+    fig, ax = plt.subplots()
+    words = []
+    for i, (name, runs) in enumerate(curves.items()):
+        middle = [statistics.median(values) for values in zip(*runs)]
+        low, high = ([pick(values) for values in zip(*runs)] for pick in (min, max))
+        places = range(1, len(middle) + 1) if x is None else x
+        style = rank_style(i)
+        ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
+        ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        words.append(f"{name}: median from {middle[0]:.2g} to {middle[-1]:.2g}, "
+                     f"at the end between {low[-1]:.2g} and {high[-1]:.2g} in {len(runs)} runs")
+    ax.set(xlabel=xlabel, ylabel=ylabel, yscale=yscale)
+    if x is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(curves) > 1:
+        ax.legend()
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
+                  f"run. {'; '.join(words)}.")
+    return fig
+
+
+def draw_images(images: Tensor, names: Sequence[str]) -> Figure:
+    """Grey images of shape (n, 1, h, w), from 0 to 1, five in a row, each with its name above."""
+    check_list("names", names)
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1] != 1 or len(images) != len(names):
+        raise ValueError(f"there must be images of shape (n, 1, h, w) and as many names, got {shown(images)} "
+                         f"and {len(names)} names")
+    _check_not_empty(names, "images")
+    if images.is_complex() or not (images.double().ge(0) & images.double().le(1)).all():
+        raise ValueError("images are numbers from 0 to 1")
+    rows = -(-len(names) // 5)
+    fig, axes = plt.subplots(rows, 5, figsize=(6.4, 1.5 * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, image, name in zip(axes.flat, images.detach().cpu(), names):
+        ax.imshow(image[0].float().numpy(), cmap="gray_r", vmin=0, vmax=1)
+        ax.set_title(str(name), fontsize=9)
+    fig.set_label(f"{len(names)} small grey images, each under its name: {', '.join(map(str, names))}.")
+    return fig
+
+
 def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
     """Measured times of messages and fitted ones above, and below by which factor each fit is off.
 
@@ -199,43 +262,73 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         communication: names of the spans that move data between ranks.
         unit_s: seconds per unit of the axis, 1e-3 for ms.
     """
-    _check_not_empty(spans, "spans")
-    for span in spans:
-        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
-            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
-        check_counts(0, rank=span.rank)
-    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
-        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
-    if not is_number(unit_s) or unit_s <= 0:
-        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
+    _check_spans(spans, communication, unit_s)
     ranks = max(span.rank for span in spans) + 1
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
     names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
     fig, ax = plt.subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
-    for rank, what, start_s, end_s in spans:
-        left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
-        talks = what in communication
-        shade = 1 if talks else _shade(names, what)
-        color = rank_style(rank)["color"]
-        ax.barh(rank, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
-                edgecolor=color, hatch=_hatch(communication, what) if talks else None)
-        if width > 0.02 * len(what) * total:
-            ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
-                    color="white" if shade > 0.6 and not talks else "black",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+    for span in spans:
+        _bar(ax, span.rank, span, zero, total, names, communication, unit_s)
     ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
-             for name in communication if any(span.what == name for span in spans)]
+    keys = _keys(names, [name for name in communication if any(span.what == name for span in spans)], communication)
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
     fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
                   + " ".join(f"Rank {rank}: {_row_words(row, zero, unit_s)}." for rank, row in enumerate(rows)))
     return fig
+
+
+def draw_timelines(timelines: Mapping[str, Sequence[Span]], communication: Sequence[str] = ("allreduce",),
+                   unit_s: float = 1e-3) -> Figure:
+    """Several timelines, one below the other on one axis, so that their lengths can be compared; see `draw_timeline`.
+
+    Args:
+        timelines: by name, the spans of each; each of them starts at 0.
+    """
+    for spans in _by_name(timelines, "timelines").values():
+        _check_spans(spans, communication, unit_s)
+    every = [span for spans in timelines.values() for span in spans]
+    zeros = {name: min(span.start_s for span in spans) for name, spans in timelines.items()}
+    total = max(span.end_s - zeros[name] for name, spans in timelines.items() for span in spans) / unit_s
+    names = list(dict.fromkeys(span.what for span in every if span.what not in communication))
+    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in timelines.items()}
+    fig, ax = plt.subplots(figsize=(5.8, 1.1 + 0.62 * sum(ranks.values())))
+    ticks, words, top = {}, [], 0.0
+    for name, spans in timelines.items():
+        ax.text(0, top - 0.62, name, weight="bold", va="center")
+        for span in spans:
+            _bar(ax, top + span.rank, span, zeros[name], total, names, communication, unit_s)
+        ticks |= {top + rank: f"rank {rank}" for rank in range(ranks[name])}
+        rows = [[span for span in spans if span.rank == rank] for rank in range(ranks[name])]
+        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], unit_s)}." for rank, row in enumerate(rows)]
+        top += ranks[name] + 0.5
+    ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlim=(0, total * 1.01), ylim=(top - 0.9, -1.0),
+           xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)")
+    ax.grid(axis="y", visible=False)
+    keys = _keys(names, [name for name in communication if any(span.what == name for span in every)], communication)
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label(f"Timelines on one axis, one row per rank, {ax.get_xlabel()}. {' '.join(words)}")
+    return fig
+
+
+def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: Sequence[str],
+         communication: Sequence[str], unit_s: float) -> None:
+    """The bar of one span at height `y`, with its name where that fits."""
+    rank, what, start_s, end_s = span
+    left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
+    talks = what in communication
+    shade = 1 if talks else _shade(names, what)
+    color = rank_style(rank)["color"]
+    ax.barh(y, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
+            edgecolor=color, hatch=_hatch(communication, what) if talks else None)
+    if width > 0.02 * len(what) * total:
+        ax.text(left + width / 2, y, what, ha="center", va="center", fontsize=9,
+                color="white" if shade > 0.6 and not talks else "black",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
 
 
 def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
@@ -251,6 +344,13 @@ def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
 def _shade(names: Sequence[str], name: str) -> float:
     """How dark the spans of this name are, from 0 to 1: the later the kind of work, the darker."""
     return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
+
+
+def _keys(names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> list[Patch]:
+    """The legend of a timeline: what is computed, and what of the communication there is."""
+    filled = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    return filled + [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+                     for name in talks]
 
 
 def _hatch(communication: Sequence[str], name: str) -> str:
@@ -367,6 +467,18 @@ def _check_not_empty(things: Collection, name: str) -> None:
         check_list(name, things)
     if len(things) == 0:
         raise ValueError(f"a figure of nothing: there are no {name}")
+
+
+def _check_spans(spans: Sequence[Span], communication: Sequence[str], unit_s: float) -> None:
+    _check_not_empty(spans, "spans")
+    for span in spans:
+        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+        check_counts(0, rank=span.rank)
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
+    if not is_number(unit_s) or unit_s <= 0:
+        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
 
 
 def _by_name(things: Mapping, name: str) -> Mapping:

@@ -29,8 +29,8 @@ from d2lpar.devices import run_on_devices
 from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
-from d2lpar.plot import draw_curves
-from d2lpar.scratch import evaluate_accuracy, get_params
+from d2lpar.plot import draw_curves, draw_seeds
+from d2lpar.scratch import evaluate_accuracy, get_params, record_step, train_batch
 from d2lpar.timing import Span
 from helpers.modules import mlp
 from test_names import listed
@@ -108,6 +108,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "models.lenet_params": lambda: {"scale": 0.1, "seed": 0},
     "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
     "models.initialize": lambda: {"net": mlp(), "seed": 0},
+    "stored.stored": lambda: {"name": "bench"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
@@ -128,17 +129,21 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_timelines": lambda: {"timelines": {"a": [Span(0, "forward", 0.0, 1.0)]}, "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear"},
+    "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
-    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
+    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU], "curve": False},
     "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
     "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
     "scratch.train_batch_loop": step,
     "scratch.train_batch": step,
+    "scratch.record_step": step,
     "scratch.sum_gradients": lambda: {"device_grads": lists()},
     "scratch.update": lambda: {"params": [torch.ones(2)], "grads": [torch.ones(2)], "lr": 0.1, "batch_size": 2},
     "scratch.evaluate_accuracy": lambda: {"params": lenet_params(), **images()},
-    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0},
+    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0, "num_train": 70},
     "cost.naive_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
@@ -161,6 +166,8 @@ CALLS: dict[str, Callable] = {
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
+    "plot.draw_seeds": lambda **kwargs: draw_seeds(xlabel="x", ylabel="y", **kwargs),
+    "scratch.record_step": lambda **kwargs: record_step(train_batch, **kwargs),
 }
 
 

@@ -5,6 +5,7 @@ import os
 
 import matplotlib as mpl
 import pytest
+import torch
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
@@ -243,3 +244,39 @@ def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
     size = len(svg(fig))
     plt.close(fig)
     assert size < 60_000, "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
+
+
+def test_timelines_share_one_axis_and_each_starts_at_zero():
+    late = [Span(rank, what, start + 5, end + 5.010) for rank, what, start, end in SPANS]
+    fig = plot.draw_timelines({"loop": SPANS, "threads": late})
+    assert len(fig.axes) == 1
+    drawn = bars(fig)
+    assert len(drawn) == 2 * len(SPANS)
+    assert drawn[0].get_x() == drawn[len(SPANS)].get_x() == 0
+    assert drawn[len(SPANS)].get_width() == pytest.approx(drawn[0].get_width() + 10)
+    rows = {round(bar.get_y() + bar.get_height() / 2, 3) for bar in drawn}
+    assert len(rows) == 4 and rows == {round(y, 3) for y in fig.axes[0].get_yticks()}
+    assert "loop, rank 0: forward from 0 to 4" in fig.get_label() and "threads, rank 0: forward from 0 to 14" in fig.get_label()
+    plt.close(fig)
+
+
+def test_seeds_are_a_line_of_medians_in_a_band_from_lowest_to_highest():
+    fig = plot.draw_seeds({"a": [[1.0, 5.0], [3.0, 6.0], [2.0, 10.0]]}, "epoch", "test accuracy")
+    [line], [band] = fig.axes[0].lines, fig.axes[0].collections
+    assert list(line.get_xdata()) == [1, 2] and list(line.get_ydata()) == [2, 6]
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices}
+    assert {(1, 1), (1, 3), (2, 5), (2, 10)} <= corners
+    assert "a: median from 2 to 6, at the end between 5 and 10 in 3 runs" in fig.get_label()
+    plt.close(fig)
+
+
+def test_images_stand_under_their_names_five_in_a_row():
+    pictures = torch.linspace(0, 1, 7 * 4).reshape(7, 1, 2, 2)
+    fig = plot.draw_images(pictures, list("abcdefg"))
+    assert [ax.get_title() for ax in fig.axes] == [*"abcdefg", "", "", ""]
+    assert fig.axes[6].images[0].get_array().tolist() == pytest.approx(pictures[6, 0].tolist())
+    plt.close(fig)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        plot.draw_images(pictures * 255, list("abcdefg"))
+    with pytest.raises(ValueError, match="as many names"):
+        plot.draw_images(pictures, ["a"])
