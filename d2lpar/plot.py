@@ -262,7 +262,15 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
         communication: names of the spans that move data between ranks.
         unit_s: seconds per unit of the axis, 1e-3 for ms.
     """
-    _check_spans(spans, communication, unit_s)
+    _check_not_empty(spans, "spans")
+    for span in spans:
+        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+        check_counts(0, rank=span.rank)
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
+    if not is_number(unit_s) or unit_s <= 0:
+        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
     ranks = max(span.rank for span in spans) + 1
     zero = min(span.start_s for span in spans)
     total = (max(span.end_s for span in spans) - zero) / unit_s
@@ -282,34 +290,38 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     return fig
 
 
-def draw_timelines(timelines: Mapping[str, Sequence[Span]], communication: Sequence[str] = ("allreduce",),
-                   unit_s: float = 1e-3) -> Figure:
-    """Several timelines, one below the other on one axis, so that their lengths can be compared; see `draw_timeline`.
+def draw_steps(steps: Mapping[str, Sequence[Span]]) -> Figure:
+    """Timelines of several steps, one below the other on one axis in ms, so that their lengths can be compared.
 
     Args:
-        timelines: by name, the spans of each; each of them starts at 0.
+        steps: by name, the spans of each, as `draw_timeline` takes them; each step starts at 0.
     """
-    for spans in _by_name(timelines, "timelines").values():
-        _check_spans(spans, communication, unit_s)
-    every = [span for spans in timelines.values() for span in spans]
-    zeros = {name: min(span.start_s for span in spans) for name, spans in timelines.items()}
-    total = max(span.end_s - zeros[name] for name, spans in timelines.items() for span in spans) / unit_s
-    names = list(dict.fromkeys(span.what for span in every if span.what not in communication))
-    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in timelines.items()}
+    for name, spans in _by_name(steps, "steps").items():
+        check_list(f"spans of {name}", spans)
+        _check_not_empty(spans, f"spans of {name}")
+        for span in spans:
+            if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+                raise ValueError(f"a step is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+            check_counts(0, rank=span.rank)
+    every = [span for spans in steps.values() for span in spans]
+    zeros = {name: min(span.start_s for span in spans) for name, spans in steps.items()}
+    total = max(span.end_s - zeros[name] for name, spans in steps.items() for span in spans) / 1e-3
+    names, talks = list(dict.fromkeys(span.what for span in every if span.what != "allreduce")), ("allreduce",)
+    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in steps.items()}
     fig, ax = plt.subplots(figsize=(5.8, 1.1 + 0.62 * sum(ranks.values())))
     ticks, words, top = {}, [], 0.0
-    for name, spans in timelines.items():
-        ax.text(0, top - 0.62, name, weight="bold", va="center")
+    for name, spans in steps.items():
+        ax.text(0.005, top - 0.62, name, weight="bold", va="center", transform=ax.get_yaxis_transform())
         for span in spans:
-            _bar(ax, top + span.rank, span, zeros[name], total, names, communication, unit_s)
+            _bar(ax, top + span.rank, span, zeros[name], total, names, talks, 1e-3)
         ticks |= {top + rank: f"rank {rank}" for rank in range(ranks[name])}
         rows = [[span for span in spans if span.rank == rank] for rank in range(ranks[name])]
-        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], unit_s)}." for rank, row in enumerate(rows)]
+        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], 1e-3)}." for rank, row in enumerate(rows)]
         top += ranks[name] + 0.5
     ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlim=(0, total * 1.01), ylim=(top - 0.9, -1.0),
-           xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)")
+           xlabel="time (ms)")
     ax.grid(axis="y", visible=False)
-    keys = _keys(names, [name for name in communication if any(span.what == name for span in every)], communication)
+    keys = _keys(names, [name for name in talks if any(span.what == name for span in every)], talks)
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     fig.set_label(f"Timelines on one axis, one row per rank, {ax.get_xlabel()}. {' '.join(words)}")
     return fig
@@ -467,18 +479,6 @@ def _check_not_empty(things: Collection, name: str) -> None:
         check_list(name, things)
     if len(things) == 0:
         raise ValueError(f"a figure of nothing: there are no {name}")
-
-
-def _check_spans(spans: Sequence[Span], communication: Sequence[str], unit_s: float) -> None:
-    _check_not_empty(spans, "spans")
-    for span in spans:
-        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
-            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
-        check_counts(0, rank=span.rank)
-    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
-        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
-    if not is_number(unit_s) or unit_s <= 0:
-        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
 
 
 def _by_name(things: Mapping, name: str) -> Mapping:

@@ -58,7 +58,7 @@ def train_batch_loop(
     X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica.
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
 
     A plain loop over the devices.
 
@@ -115,7 +115,7 @@ def train_batch(
     X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica.
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
 
     One thread per device. If a replica fails, no parameter and no gradient changes.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb

@@ -129,7 +129,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
-    "plot.draw_timelines": lambda: {"timelines": {"a": [Span(0, "forward", 0.0, 1.0)]}, "communication": ["allreduce"], "unit_s": 1.0},
+    "plot.draw_steps": lambda: {"steps": {"a": [Span(0, "forward", 0.0, 1.0)]}},
     "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear"},
     "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},

@@ -14,7 +14,7 @@ from d2lpar.oracle import distance
 from d2lpar.scratch import shard_gradients
 from d2lpar.stored import stored
 
-GROUPS = {"devices": 20, "trap": 10, "batches": 30, "rounding": 45, "start": 3}
+GROUPS = {"devices": 25, "trap": 15, "batches": 30, "rounding": 45, "start": 3}
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,12 @@ def tool():
 
 
 def test_what_is_not_stored_is_refused_with_the_names_that_are():
-    with pytest.raises(ValueError, match=r"of the names \[.*'bench'.*'trainings'.*\], not 'nothing'"):
+    with pytest.raises(ValueError, match=r"of the names \[.*'bench'.*'lenet_trainings'.*\], not 'nothing'"):
         stored("nothing")
 
 
 def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
-    found = stored("trainings")
+    found = stored("lenet_trainings")
     about = found.pop("about")
     assert {name: len(runs) for name, runs in found.items()} == GROUPS == Counter(group for group, *_ in tool.plan())
     said = [(group, said) for group, said, *_ in tool.plan()]
@@ -40,12 +40,12 @@ def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one
     assert [(group, {k: v for k, v in run.items() if k not in kept}) for group in found for run in found[group]] == sorted(
         said, key=lambda pair: list(found).index(pair[0]))
     assert about["command"] == tool.COMMAND and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
-    text = (root / "book" / "_data" / "trainings.json").read_text("utf8")
+    text = (root / "book" / "_data" / "lenet_trainings.json").read_text("utf8")
     assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
 
 
 def test_every_stored_number_can_be_one():
-    found = stored("trainings")
+    found = stored("lenet_trainings")
     for group, runs in found.items():
         for run in runs if group != "about" else ():
             assert all(0 <= accuracy <= 1 for accuracy in run.get("accuracies", []))

@@ -1,10 +1,11 @@
 """Run the trainings of chapter 2 that take too long for its page: `python book/tools/run_trainings.py`.
 
-Each is run over several seeds, one process for each core, and what is left of it stands in `book/_data/trainings.json`,
-with the machine, the images and the command. It needs the real data and about a quarter of an hour on two cores.
+Each is run over several seeds, one process for each core, and what is left of it stands in
+`book/_data/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and about a
+quarter of an hour on two cores.
 
-- `devices`: 1 to 4 devices, one start, and another order of the batches for each seed.
-- `trap`: the same on 2 and 4 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
+- `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
+- `trap`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
 - `batches`: batch sizes and learning rates, another start and order for each seed.
 - `start`: the starts of Dive into Deep Learning and of the book, for many epochs.
 - `rounding`: how far a step on two shards and one on the whole batch move apart, for several activations.
@@ -35,7 +36,7 @@ from d2lpar.scratch import shard_gradients, update
 from d2lpar.timing import describe_machine
 
 COMMAND = "python book/tools/run_trainings.py"
-STORED = Path(__file__).resolve().parents[1] / "_data" / "trainings.json"
+STORED = Path(__file__).resolve().parents[1] / "_data" / "lenet_trainings.json"
 NUM_TRAIN, NUM_TEST, EPOCHS = 3500, 2048, 10
 SEEDS = range(5)
 BATCHES = ((64, 0.05), (256, 0.2), (512, 0.2), (512, 0.4), (1024, 0.2), (1024, 0.8))
@@ -102,10 +103,10 @@ def plan() -> list[tuple[str, dict, Callable, dict]]:
     """All runs: their group, what is said of each, the function and its arguments."""
     runs: list[tuple[str, dict, Callable, dict]] = []
     for seed in SEEDS:
-        for k in (1, 2, 3, 4):
+        for k in (1, 2, 3, 4, 8):
             runs.append(("devices", {"k": k, "seed": seed}, training,
                          dict(k=k, batch_size=256, lr=0.2, start=0, order=seed)))
-        for k in (2, 4):
+        for k in (2, 4, 8):
             runs.append(("trap", {"k": k, "seed": seed}, training,
                          dict(k=k, batch_size=256, lr=0.2, start=0, order=seed, step=trapped_batch)))
         for batch_size, lr in BATCHES:
