@@ -53,18 +53,21 @@ def rank_style(rank: int) -> dict:
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
 
-def show(fig: Figure) -> None:
+def show(fig: Figure, stored: bool = False) -> None:
     """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
 
-    Outside a notebook it opens a window where there is one to open.
+    Outside a notebook it opens a window where there is one to open. A figure of `stored` results shows what they were
+    made with, also where the images in use are a stand-in.
 
     Raises:
         ValueError: if the figure has no label, or is none.
     """
     _check_figure(fig)
+    check_truth_values(stored=stored)
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
-    _stamp(fig)
+    if not stored:
+        _stamp(fig)
     if in_notebook():
         display(fig, metadata=_alt(fig))
     elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
@@ -157,6 +160,36 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
         ax.legend()
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
                   f"run. {'; '.join(words)}.")
+    return fig
+
+
+def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
+    """Arrows from the replicas to the memory that they lie in: those of one address lie in one box.
+
+    Args:
+        addresses: by heading, for each rank the address of its tensor, as `data_ptr` gives it.
+    """
+    for name, places in _by_name(addresses, "addresses").items():
+        check_list(f"addresses of {name}", places)
+        _check_not_empty(places, f"addresses of {name}")
+        check_counts(0, **{f"address_{i}_of_{name}": place for i, place in enumerate(places)})
+    rows = max(map(len, addresses.values()))
+    fig, axes = plt.subplots(1, len(addresses), figsize=(3.4 * len(addresses), 0.7 + 0.55 * rows), squeeze=False)
+    words = []
+    for ax, (name, places) in zip(axes.flat, addresses.items()):
+        ax.set(xlim=(-0.1, 5.1), ylim=(rows - 0.4, -1.0))
+        ax.axis("off")
+        ax.text(2.5, -0.8, name, ha="center", va="center", weight="bold")
+        boxes = list(dict.fromkeys(places))
+        for rank, place in enumerate(places):
+            row = boxes.index(place) + (len(places) - len(boxes)) / 2
+            color = rank_style(rank)["color"]
+            _box(ax, 0, rank, 1.6, color, f"replica {rank}")
+            ax.annotate("", (3.4, row), (1.65, rank), arrowprops={"arrowstyle": "->", "color": color})
+            own = places.count(place) == 1
+            _box(ax, 3.4, row, 1.6, color if own else "black", "its memory" if own else "one memory")
+        words.append(f"{name}: {len(places)} replicas in {len(boxes)} place{'s' * (len(boxes) > 1)} in memory")
+    fig.set_label(f"Replicas with arrows to the memory that they lie in. {'; '.join(words)}.")
     return fig
 
 

@@ -187,7 +187,8 @@ def record_step(step: Callable, X: Tensor, y: Tensor, device_params: Sequence[Se
         def clocked(*args: Any, **kwargs: Any) -> Any:
             turns[what] += 1
             turn = (turns[what] - 1) % len(devices)
-            rank = turn if threading.get_ident() == caller else rank_here()
+            here = rank_here()
+            rank = turn if here is None or threading.get_ident() == caller else here
             with ExitStack() as stack:
                 for r in range(len(devices)) if what == "allreduce" else [rank]:
                     stack.enter_context(watch(r, what, devices[r]))

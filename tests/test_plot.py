@@ -137,6 +137,8 @@ def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     plot.show(curves())
     plot.show_live(curves(), plot.show_live(curves()))
     assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
+    plot.show(curves(), stored=True)
+    assert notebook.shown[-1][2] == [], "what is stored was made with real images"
 
 
 def test_curves_have_their_labels_their_ranks_style_and_their_values():
@@ -280,3 +282,11 @@ def test_images_stand_under_their_names_five_in_a_row():
         plot.draw_images(pictures * 255, list("abcdefg"))
     with pytest.raises(ValueError, match="as many names"):
         plot.draw_images(pictures, ["a"])
+
+
+def test_replicas_of_one_address_point_to_one_box():
+    fig = plot.draw_memory({"the same": [7, 7], "their own": [7, 8]})
+    ends = [{text.xy for text in ax.texts if hasattr(text, "xy")} for ax in fig.axes]
+    assert [len(places) for places in ends] == [1, 2]
+    assert fig.get_label().endswith("the same: 2 replicas in 1 place in memory; their own: 2 replicas in 2 places in memory.")
+    plt.close(fig)
