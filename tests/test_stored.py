@@ -14,7 +14,7 @@ from d2lpar.oracle import distance
 from d2lpar.scratch import shard_gradients
 from d2lpar.stored import stored
 
-GROUPS = {"devices": 25, "trap": 15, "batches": 30, "rounding": 45, "start": 3}
+GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,13 @@
 """Run the trainings of chapter 2 that take too long for its page: `python book/tools/run_trainings.py`.
 
 Each is run over several seeds, one process for each core, and what is left of it stands in
-`book/_data/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and about a
-quarter of an hour on two cores.
+`book/_data/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and about
+twenty minutes on two cores.
 
 - `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
 - `trap`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
-- `batches`: batch sizes and learning rates, another start and order for each seed.
-- `start`: the starts of Dive into Deep Learning and of the book, for many epochs.
+- `batches`: batch sizes, learning rates and epochs, another start and order for each seed.
+- `start`: the start of Dive into Deep Learning, weights of size 0.01, for many epochs.
 - `rounding`: how far a step on two shards and one on the whole batch move apart, for several activations.
 """
 
@@ -39,7 +39,8 @@ COMMAND = "python book/tools/run_trainings.py"
 STORED = Path(__file__).resolve().parents[1] / "_data" / "lenet_trainings.json"
 NUM_TRAIN, NUM_TEST, EPOCHS = 3500, 2048, 10
 SEEDS = range(5)
-BATCHES = ((64, 0.05), (256, 0.2), (512, 0.2), (512, 0.4), (1024, 0.2), (1024, 0.8))
+BATCHES = ((64, 0.05, 10), (256, 0.2, 10), (512, 0.2, 10), (512, 0.4, 10), (1024, 0.2, 10), (1024, 0.8, 10),
+           (512, 0.2, 20), (1024, 0.2, 40))  # batch size, learning rate, epochs
 ACTIVATIONS: dict[str, Callable] = {"ReLU": F.relu, "GELU": F.gelu, "tanh": torch.tanh, "softplus": F.softplus}
 
 
@@ -109,9 +110,9 @@ def plan() -> list[tuple[str, dict, Callable, dict]]:
         for k in (2, 4, 8):
             runs.append(("trap", {"k": k, "seed": seed}, training,
                          dict(k=k, batch_size=256, lr=0.2, start=0, order=seed, step=trapped_batch)))
-        for batch_size, lr in BATCHES:
-            runs.append(("batches", {"batch_size": batch_size, "lr": lr, "seed": seed}, training,
-                         dict(k=1, batch_size=batch_size, lr=lr, start=seed, order=seed)))
+        for batch_size, lr, epochs in BATCHES:
+            runs.append(("batches", {"batch_size": batch_size, "lr": lr, "epochs": epochs, "seed": seed}, training,
+                         dict(k=1, batch_size=batch_size, lr=lr, start=seed, order=seed, epochs=epochs)))
         for activation in ACTIVATIONS:
             for lr in (0.2, 0.05):
                 runs.append(("rounding", {"activation": activation, "lr": lr, "dtype": "float32", "seed": seed}, drift,
