@@ -159,6 +159,11 @@ def run_on_device_0(fn: Callable, *args: Any) -> Any:
     return run_on_devices(lambda rank: fn(*args), [0])[0]
 
 
+def rank_here() -> int | None:
+    """The rank of the device whose thread this is; None in every other thread."""
+    return getattr(_here, "rank", None)
+
+
 def set_seed(seed: int) -> None:
     """Seed PyTorch, and make GPUs compute in full float32 and give the same bits on every run.
 

@@ -39,13 +39,14 @@ def allreduce_unchecked(data: Sequence[Tensor]) -> None:
         data[i][:] = data[0].to(data[i].device)
 
 
-def allreduce_rebinding(data: list[Tensor]) -> None:
-    """Wrong: the sums are new tensors in the list, the buffers stay as they were.
+def allreduce_rank_0(data: list[Tensor]) -> None:
+    """Wrong: the second loop puts new tensors into the list, and changes no buffer.
 
+    Published in translations of Dive into Deep Learning.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     for i in range(1, len(data)):
-        data[0] = data[0] + data[i].to(data[0].device)
+        data[0][:] += data[i].to(data[0].device)
     for i in range(1, len(data)):
         data[i] = data[0].to(data[i].device)
 

@@ -21,6 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib_inline import backend_inline
+from torch import Tensor
 
 from d2lpar import compat as compat
 from d2lpar.checks import check_counts, check_list, check_numbers, check_truth_values, is_number, shown
@@ -53,18 +54,21 @@ def rank_style(rank: int) -> dict:
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
 
-def show(fig: Figure) -> None:
+def show(fig: Figure, stored: bool = False) -> None:
     """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
 
-    Outside a notebook it opens a window where there is one to open.
+    Outside a notebook it opens a window where there is one to open. A figure of `stored` results shows what they were
+    made with, also where the images in use are a stand-in.
 
     Raises:
         ValueError: if the figure has no label, or is none.
     """
     _check_figure(fig)
+    check_truth_values(stored=stored)
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
-    _stamp(fig)
+    if not stored:
+        _stamp(fig)
     if in_notebook():
         display(fig, metadata=_alt(fig))
     elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
@@ -116,6 +120,97 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     if points is not None:
         words = f"Predicted: {words}. Measured: " + "; ".join(map(_curve_words, points, points.values()))
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {words}.")
+    return fig
+
+
+def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
+               x: Sequence[float] | None = None, yscale: str = "linear") -> Figure:
+    """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
+
+    Args:
+        curves: by name, the values of each run, as many in every run.
+        x: their places, 1, 2, 3, ... by default.
+        yscale: matplotlib's, "linear" or "log".
+    """
+    if x is not None:
+        _check_values("x", x)
+    for name, runs in _by_name(curves, "curves").items():
+        check_list(f"runs of {name}", runs)
+        _check_not_empty(runs, f"runs of {name}")
+        _check_values(name, runs[0])
+        for values in runs:
+            _check_values(name, values, len(runs[0]) if x is None else len(x))
+        _check_not_empty(runs[0], f"values of {name}")
+    if not isinstance(yscale, str) or yscale not in ("linear", "log"):
+        raise ValueError(f"a scale is 'linear' or 'log', got {shown(yscale)}")
+    fig, ax = plt.subplots()
+    words = []
+    for i, (name, runs) in enumerate(curves.items()):
+        middle = [statistics.median(values) for values in zip(*runs)]
+        low, high = ([pick(values) for values in zip(*runs)] for pick in (min, max))
+        places = range(1, len(middle) + 1) if x is None else x
+        style = rank_style(i)
+        ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
+        ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        words.append(f"{name}: median from {middle[0]:.2g} to {middle[-1]:.2g}, "
+                     f"at the end between {low[-1]:.2g} and {high[-1]:.2g} in {len(runs)} runs")
+    ax.set(xlabel=xlabel, ylabel=ylabel, yscale=yscale)
+    if x is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(curves) > 1:
+        ax.legend()
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
+                  f"run. {'; '.join(words)}.")
+    return fig
+
+
+def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
+    """Arrows from the replicas to the memory that they lie in: those of one address lie in one box.
+
+    Args:
+        addresses: by heading, for each rank the address of its tensor, as `data_ptr` gives it.
+    """
+    for name, places in _by_name(addresses, "addresses").items():
+        check_list(f"addresses of {name}", places)
+        _check_not_empty(places, f"addresses of {name}")
+        check_counts(0, **{f"address_{i}_of_{name}": place for i, place in enumerate(places)})
+    rows = max(map(len, addresses.values()))
+    fig, axes = plt.subplots(1, len(addresses), figsize=(3.4 * len(addresses), 0.7 + 0.55 * rows), squeeze=False)
+    words = []
+    for ax, (name, places) in zip(axes.flat, addresses.items()):
+        ax.set(xlim=(-0.1, 5.1), ylim=(rows - 0.4, -1.0))
+        ax.axis("off")
+        ax.text(2.5, -0.8, name, ha="center", va="center", weight="bold")
+        boxes = list(dict.fromkeys(places))
+        for rank, place in enumerate(places):
+            row = boxes.index(place) + (len(places) - len(boxes)) / 2
+            color = rank_style(rank)["color"]
+            _box(ax, 0, rank, 1.6, color, f"replica {rank}")
+            ax.annotate("", (3.4, row), (1.65, rank), arrowprops={"arrowstyle": "->", "color": color})
+            own = places.count(place) == 1
+            _box(ax, 3.4, row, 1.6, color if own else "black", "its memory" if own else "one memory")
+        words.append(f"{name}: {len(places)} replicas in {len(boxes)} place{'s' * (len(boxes) > 1)} in memory")
+    fig.set_label(f"Replicas with arrows to the memory that they lie in. {'; '.join(words)}.")
+    return fig
+
+
+def draw_images(images: Tensor, names: Sequence[str]) -> Figure:
+    """Grey images of shape (n, 1, h, w), from 0 to 1, five in a row, each with its name above."""
+    check_list("names", names)
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1] != 1 or len(images) != len(names):
+        raise ValueError(f"there must be images of shape (n, 1, h, w) and as many names, got {shown(images)} "
+                         f"and {len(names)} names")
+    _check_not_empty(names, "images")
+    if images.is_complex() or not (images.double().ge(0) & images.double().le(1)).all():
+        raise ValueError("images are numbers from 0 to 1")
+    rows = -(-len(names) // 5)
+    fig, axes = plt.subplots(rows, 5, figsize=(6.4, 1.5 * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, image, name in zip(axes.flat, images.detach().cpu(), names):
+        ax.imshow(image[0].float().numpy(), cmap="gray_r", vmin=0, vmax=1)
+        ax.set_title(str(name), fontsize=9)
+    fig.set_label(f"{len(names)} small grey images, each under its name: {', '.join(map(str, names))}.")
     return fig
 
 
@@ -210,24 +305,13 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     total = (max(span.end_s for span in spans) - zero) / unit_s
     names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
     fig, ax = plt.subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
-    for rank, what, start_s, end_s in spans:
-        left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
-        talks = what in communication
-        shade = 1 if talks else _shade(names, what)
-        color = rank_style(rank)["color"]
-        ax.barh(rank, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
-                edgecolor=color, hatch=_hatch(communication, what) if talks else None)
-        if width > 0.02 * len(what) * total:
-            ax.text(left + width / 2, rank, what, ha="center", va="center", fontsize=9,
-                    color="white" if shade > 0.6 and not talks else "black",
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+    for span in spans:
+        _bar(ax, span.rank, span, zero, total, names, communication, unit_s)
     ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
            xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
-             for name in communication if any(span.what == name for span in spans)]
+    keys = _keys(names, [name for name in communication if any(span.what == name for span in spans)], communication)
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
     fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
@@ -313,6 +397,54 @@ def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[
     ax.text(left + 0.4, top + height / 2 - 0.06, "\n".join(map(str, ranks)), ha="center", va="center", fontsize=8)
 
 
+def draw_steps(steps: Mapping[str, Sequence[Span]]) -> Figure:
+    """Timelines of several steps, one below the other on one axis in ms, so that their lengths can be compared.
+
+    Args:
+        steps: by name, the spans of each, as `draw_timeline` takes them; each step starts at 0.
+    """
+    for spans in _by_name(steps, "steps").values():
+        _check_spans(spans)
+    every = [span for spans in steps.values() for span in spans]
+    zeros = {name: min(span.start_s for span in spans) for name, spans in steps.items()}
+    total = max(span.end_s - zeros[name] for name, spans in steps.items() for span in spans) / 1e-3
+    names, talks = list(dict.fromkeys(span.what for span in every if span.what != "allreduce")), ("allreduce",)
+    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in steps.items()}
+    fig, ax = plt.subplots(figsize=(5.8, 1.1 + 0.62 * sum(ranks.values())))
+    ticks, words, top = {}, [], 0.0
+    for name, spans in steps.items():
+        ax.text(0.005, top - 0.62, name, weight="bold", va="center", transform=ax.get_yaxis_transform())
+        for span in spans:
+            _bar(ax, top + span.rank, span, zeros[name], total, names, talks, 1e-3)
+        ticks |= {top + rank: f"rank {rank}" for rank in range(ranks[name])}
+        rows = [[span for span in spans if span.rank == rank] for rank in range(ranks[name])]
+        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], 1e-3)}." for rank, row in enumerate(rows)]
+        top += ranks[name] + 0.5
+    ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlim=(0, total * 1.01), ylim=(top - 0.9, -1.0),
+           xlabel="time (ms)")
+    ax.grid(axis="y", visible=False)
+    keys = _keys(names, [name for name in talks if any(span.what == name for span in every)], talks)
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label(f"Timelines on one axis, one row per rank, {ax.get_xlabel()}. {' '.join(words)}")
+    return fig
+
+
+def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: Sequence[str],
+         communication: Sequence[str], unit_s: float) -> None:
+    """The bar of one span at height `y`, with its name where that fits."""
+    rank, what, start_s, end_s = span
+    left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
+    talks = what in communication
+    shade = 1 if talks else _shade(names, what)
+    color = rank_style(rank)["color"]
+    ax.barh(y, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
+            edgecolor=color, hatch=_hatch(communication, what) if talks else None)
+    if width > 0.02 * len(what) * total:
+        ax.text(left + width / 2, y, what, ha="center", va="center", fontsize=9,
+                color="white" if shade > 0.6 and not talks else "black",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+
+
 def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
     """What a rank does when; of many spans only how often and how long in all."""
     if len(row) <= 8:
@@ -326,6 +458,13 @@ def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
 def _shade(names: Sequence[str], name: str) -> float:
     """How dark the spans of this name are, from 0 to 1: the later the kind of work, the darker."""
     return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
+
+
+def _keys(names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> list[Patch]:
+    """The legend of a timeline: what is computed, and what of the communication there is."""
+    filled = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    return filled + [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+                     for name in talks]
 
 
 def _hatch(communication: Sequence[str], name: str) -> str:

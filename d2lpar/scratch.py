@@ -5,7 +5,13 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
 
 import torch
 from d2l import torch as d2l
@@ -16,9 +22,10 @@ from d2lpar.buffers import overlaps
 from d2lpar.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors, shown
 from d2lpar.collectives import allreduce
 from d2lpar.data import load_data_fashion_mnist
-from d2lpar.devices import run_on_device_0, run_on_devices, try_devices
+from d2lpar.devices import rank_here, run_on_device_0, run_on_devices, try_devices
 from d2lpar.history import History
 from d2lpar.models import LENET_SHAPES, check_images, check_lenet, lenet, lenet_params, loss
+from d2lpar.timing import Span, Stopwatch
 
 
 def get_params(params: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -51,7 +58,7 @@ def train_batch_loop(
     X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica.
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
 
     A plain loop over the devices.
 
@@ -108,7 +115,7 @@ def train_batch(
     X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
     devices: Sequence[torch.device], lr: float
 ) -> None:
-    """One step of SGD on the minibatch (X, y), in place on every replica.
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
 
     One thread per device. If a replica fails, no parameter and no gradient changes.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
@@ -140,25 +147,64 @@ def evaluate_accuracy(
 
 def train(
     num_devices: int, batch_size: int, lr: float, num_epochs: int = 10,
-    params: Sequence[Tensor] | None = None, seed: int = 0
+    params: Sequence[Tensor] | None = None, seed: int = 0, num_train: int | None = None
 ) -> tuple[list[list[Tensor]], History]:
     """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
 
-    Shows a line and the test accuracy per epoch; `seed` orders the batches.
+    Prints a line per epoch; `seed` orders the batches of `num_train` images.
     Returns the replicas, and the history with `accuracies` and `epoch_s`.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     check_lr(lr)
     devices = try_devices(num_devices)
-    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, num_train, seed=seed)
     start_params = lenet_params() if params is None else params
     device_params = [get_params(start_params, device) for device in devices]
-    with History(num_epochs, len(train_iter), devices) as history:
+    with History(num_epochs, len(train_iter), devices, curve=False) as history:
         for _ in range(num_epochs):
             for X, y in history.clocked(train_iter):
                 train_batch(X, y, device_params, devices, lr)
             history.add(evaluate_accuracy(device_params[0], test_iter))
     return device_params, history
+
+
+def record_step(step: Callable, X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
+                devices: Sequence[torch.device], lr: float) -> list[Span]:
+    """What `train_batch` or `train_batch_loop` does when, on every rank: forward, backward, allreduce, update.
+
+    The step itself runs, and a stopwatch stands around the functions that it calls meanwhile. A call in the thread of a
+    device belongs to its rank; without such threads the ranks take turns.
+
+    Raises:
+        ValueError: if `step` is no function written in Python, and as `step` does.
+    """
+    if not isinstance(step, FunctionType):
+        raise ValueError(f"a step is a function written in Python, got {shown(step)}")
+    check_step(X, y, device_params, devices, lr)
+    watch, caller, turns = Stopwatch(devices), threading.get_ident(), Counter[str]()
+
+    def around(what: str, fn: Callable) -> Callable:
+        def clocked(*args: Any, **kwargs: Any) -> Any:
+            turns[what] += 1
+            turn = (turns[what] - 1) % len(devices)
+            here = rank_here()
+            rank = turn if here is None or threading.get_ident() == caller else here
+            with ExitStack() as stack:
+                for r in range(len(devices)) if what == "allreduce" else [rank]:
+                    stack.enter_context(watch(r, what, devices[r]))
+                return fn(*args, **kwargs)
+        return clocked
+
+    names = step.__globals__
+    calls = {"lenet": "forward", "allreduce": "allreduce"}
+    places = ((torch.Tensor, "backward", "backward"), (torch.autograd, "grad", "backward"), (d2l, "sgd", "update"))
+    with ExitStack() as stack:
+        clocked_calls = {name: around(what, names[name]) for name, what in calls.items() if name in names}
+        stack.enter_context(patch.dict(names, clocked_calls))
+        for owner, name, what in places:
+            stack.enter_context(patch.object(owner, name, around(what, getattr(owner, name))))
+        step(X, y, device_params, devices, lr)
+    return watch.spans
 
 
 def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:

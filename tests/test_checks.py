@@ -30,8 +30,8 @@ from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
-from d2lpar.plot import draw_curves, draw_dots, draw_trainings
-from d2lpar.scratch import evaluate_accuracy, get_params
+from d2lpar.plot import draw_curves, draw_dots, draw_seeds, draw_trainings
+from d2lpar.scratch import evaluate_accuracy, get_params, record_step, train_batch
 from d2lpar.timing import Span
 from d2lpar.ways import Piece, alone_s, by_data_s, pieces_of
 from helpers.modules import mlp
@@ -119,6 +119,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "models.lenet_params": lambda: {"scale": 0.1, "seed": 0},
     "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
     "models.initialize": lambda: {"net": mlp(), "seed": 0},
+    "stored.stored": lambda: {"name": "bench"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
@@ -147,7 +148,7 @@ GOOD: dict[str, Callable[[], dict]] = {
         "allreduce", "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
     "collectives.allreduce_flat": lambda: {"device_tensors": lists()},
     "plot.rank_style": lambda: {"rank": 1},
-    "plot.show": lambda: {"fig": plt.figure(label="words")},
+    "plot.show": lambda: {"fig": plt.figure(label="words"), "stored": True},
     "plot.show_live": lambda: {"fig": plt.figure()},
     "plot.draw_curves": lambda: {"curves": {"a": [1.0, 2.0]}, "x": [1, 2], "xscale": "linear", "yscale": "linear",
                                  "points": {"a": [1.0, 2.0]}},
@@ -156,6 +157,10 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
     "plot.draw_timelines": lambda: {"groups": {"a": [Span(0, "forward", 0.0, 1.0)]}, "marks": {"alone": 1.0}, "communication": ["send"]},
     "plot.draw_cuts": lambda: {"layers": 4, "channels": 4},
+    "plot.draw_steps": lambda: {"steps": {"a": [Span(0, "forward", 0.0, 1.0)]}},
+    "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear"},
+    "plot.draw_memory": lambda: {"addresses": {"a": [1, 1]}},
+    "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
     "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
@@ -165,10 +170,11 @@ GOOD: dict[str, Callable[[], dict]] = {
     "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
     "scratch.train_batch_loop": step,
     "scratch.train_batch": step,
+    "scratch.record_step": step,
     "scratch.sum_gradients": lambda: {"device_grads": lists()},
     "scratch.update": lambda: {"params": [torch.ones(2)], "grads": [torch.ones(2)], "lr": 0.1, "batch_size": 2},
     "scratch.evaluate_accuracy": lambda: {"params": lenet_params(), **images()},
-    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0},
+    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0, "num_train": 70},
     "cost.naive_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
@@ -195,6 +201,8 @@ CALLS: dict[str, Callable] = {
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
     "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),
+    "plot.draw_seeds": lambda **kwargs: draw_seeds(xlabel="x", ylabel="y", **kwargs),
+    "scratch.record_step": lambda **kwargs: record_step(train_batch, **kwargs),
 }
 
 

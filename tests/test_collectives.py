@@ -490,7 +490,7 @@ EVEN_ON_5 = Case(5, (20,))
 STRIDED, GAPS = Case(4, (3, 8), layouts=("every second", "transposed")), Case(4, (12,), layouts=("every second",))
 BUGS = [  # the bug, the traffic that it claims to have, and for each case the checks that catch it
     (museum.allreduce_unchecked, traffic.nothing, {EVEN: set(), ODD: set()}),  # but where two buffers are one
-    (museum.allreduce_rebinding, traffic.nothing, {EVEN: {PLACE}, ODD: {PLACE}}),
+    (museum.allreduce_rank_0, traffic.nothing, {EVEN: {PLACE}, ODD: {PLACE}}),
     (museum.allreduce_whole, traffic.ring, {EVEN: {METER}, ODD: {METER}}),
     (museum.allreduce_passing, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
     (bugs.arguments_added_instead_of_what_arrived, traffic.ring, {EVEN: {SUMS, DEVICES, METER},

@@ -67,6 +67,16 @@ def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
         "0 epochs: no points yet.", "1 epochs: from 0.5 to 0.5.", "2 epochs: from 0.5 to 0.62."]
 
 
+def test_without_a_curve_a_page_shows_lines_only(monkeypatch, capsys):
+    page = Page()
+    monkeypatch.setattr(plot, "get_ipython", lambda: page)
+    monkeypatch.setattr(plot, "display", page.display)
+    with History(1, 1, CPU, curve=False) as training:
+        list(training.clocked("a"))
+        training.add(0.5)
+    assert page.alts == [] and "test acc 0.500" in capsys.readouterr().out
+
+
 def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):
     with pytest.raises(ZeroDivisionError), History(2, 2, CPU) as training:
         for _ in training.clocked("ab"):

@@ -28,7 +28,7 @@ def test_the_alias_of_a_parameter_on_the_same_device_is_the_parameter():
     assert replicas[1][0].tolist() == params[0].tolist() == [2.0] and params[0].requires_grad
 
 
-@pytest.mark.parametrize("bug", [museum.allreduce_unchecked, museum.allreduce_rebinding, museum.allreduce_whole,
+@pytest.mark.parametrize("bug", [museum.allreduce_unchecked, museum.allreduce_rank_0, museum.allreduce_whole,
                                  museum.allreduce_passing], ids=lambda bug: bug.__name__)
 def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
     data = three_numbers()
@@ -46,12 +46,12 @@ def test_one_buffer_under_k_names_is_doubled_k_minus_1_times_and_refused_by_the_
             allreduce([buffer] * k)
 
 
-def test_the_sums_that_are_rebound_never_reach_the_buffers():
+def test_only_rank_0_gets_the_sum_that_is_rebound():
     buffers = three_numbers()
     data = list(buffers)
-    museum.allreduce_rebinding(data)
-    assert [x.tolist() for x in buffers] == [[1.0], [2.0], [4.0]]
-    assert not any(x is buffer for x, buffer in zip(data, buffers))
+    museum.allreduce_rank_0(data)
+    assert [x.tolist() for x in buffers] == [[7.0], [2.0], [4.0]], "the buffers, which the update reads"
+    assert data[0] is buffers[0] and not any(x is buffer for x, buffer in zip(data[1:], buffers[1:])), "the list, which a demonstration prints"
 
 
 @pytest.mark.parametrize("bug, times", [(museum.allreduce_whole, 4), (museum.allreduce_passing, 2)],

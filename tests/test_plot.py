@@ -5,6 +5,7 @@ import os
 
 import matplotlib as mpl
 import pytest
+import torch
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
@@ -137,6 +138,8 @@ def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     plot.show(curves())
     plot.show_live(curves(), plot.show_live(curves()))
     assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
+    plot.show(curves(), stored=True)
+    assert notebook.shown[-1][2] == [], "what is stored was made with real images"
 
 
 def test_curves_have_their_labels_their_ranks_style_and_their_values():
@@ -288,4 +291,48 @@ def test_every_cell_of_the_three_cuts_has_the_number_of_its_rank():
     assert [texts_of.count("0") for texts_of in texts] == [1 + 8, 4, 1 + 4]  # a shard of the minibatch, and cells
     assert [texts_of.count("1") for texts_of in texts] == [1 + 8, 4, 4]
     assert texts[1].count("0\n1") == 1  # both ranks see the whole minibatch
+    plt.close(fig)
+
+
+def test_timelines_share_one_axis_and_each_starts_at_zero():
+    late = [Span(rank, what, start + 5, end + 5.010) for rank, what, start, end in SPANS]
+    fig = plot.draw_steps({"loop": SPANS, "threads": late})
+    assert len(fig.axes) == 1
+    drawn = bars(fig)
+    assert len(drawn) == 2 * len(SPANS)
+    assert drawn[0].get_x() == drawn[len(SPANS)].get_x() == 0
+    assert drawn[len(SPANS)].get_width() == pytest.approx(drawn[0].get_width() + 10)
+    rows = {round(bar.get_y() + bar.get_height() / 2, 3) for bar in drawn}
+    assert len(rows) == 4 and rows == {round(y, 3) for y in fig.axes[0].get_yticks()}
+    assert "loop, rank 0: forward from 0 to 4" in fig.get_label() and "threads, rank 0: forward from 0 to 14" in fig.get_label()
+    plt.close(fig)
+
+
+def test_seeds_are_a_line_of_medians_in_a_band_from_lowest_to_highest():
+    fig = plot.draw_seeds({"a": [[1.0, 5.0], [3.0, 6.0], [2.0, 10.0]]}, "epoch", "test accuracy")
+    [line], [band] = fig.axes[0].lines, fig.axes[0].collections
+    assert list(line.get_xdata()) == [1, 2] and list(line.get_ydata()) == [2, 6]
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices}
+    assert {(1, 1), (1, 3), (2, 5), (2, 10)} <= corners
+    assert "a: median from 2 to 6, at the end between 5 and 10 in 3 runs" in fig.get_label()
+    plt.close(fig)
+
+
+def test_images_stand_under_their_names_five_in_a_row():
+    pictures = torch.linspace(0, 1, 7 * 4).reshape(7, 1, 2, 2)
+    fig = plot.draw_images(pictures, list("abcdefg"))
+    assert [ax.get_title() for ax in fig.axes] == [*"abcdefg", "", "", ""]
+    assert torch.equal(torch.tensor(fig.axes[6].images[0].get_array()), pictures[6, 0])
+    plt.close(fig)
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        plot.draw_images(pictures * 255, list("abcdefg"))
+    with pytest.raises(ValueError, match="as many names"):
+        plot.draw_images(pictures, ["a"])
+
+
+def test_replicas_of_one_address_point_to_one_box():
+    fig = plot.draw_memory({"the same": [7, 7], "their own": [7, 8]})
+    ends = [{text.xy for text in ax.texts if hasattr(text, "xy")} for ax in fig.axes]
+    assert [len(places) for places in ends] == [1, 2]
+    assert fig.get_label().endswith("the same: 2 replicas in 1 place in memory; their own: 2 replicas in 2 places in memory.")
     plt.close(fig)

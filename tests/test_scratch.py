@@ -16,9 +16,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lpar import data, evaluate_accuracy, get_params, scratch, split_batch, train, train_batch, try_devices
+from d2lpar import allreduce, data, evaluate_accuracy, get_params, scratch, split_batch, train, train_batch, try_devices
 from d2lpar.models import lenet, lenet_params, loss
-from d2lpar.scratch import train_batch_loop
+from d2lpar.scratch import record_step, train_batch_loop
 
 CPU = torch.device("cpu")
 STEPS = [train_batch, train_batch_loop]
@@ -304,6 +304,33 @@ def test_an_accuracy_of_nothing_is_refused():
 def test_a_training_from_no_parameters_is_refused(small_data):
     with pytest.raises(ValueError, match="replica 0 is no LeNet"):
         train(2, 32, 0.1, num_epochs=1, params=[])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_recorded_step_is_the_step_and_shows_what_every_rank_did(step):
+    X, y = examples(7)
+    plain, watched = replicas(3), replicas(3)
+    step(X, y, plain, [CPU] * 3, 0.1)
+    spans = record_step(step, X, y, watched, [CPU] * 3, 0.1)
+    assert all(torch.equal(p, q) for a, b in zip(plain, watched) for p, q in zip(a, b))
+    for rank in range(3):
+        done = [span.what for span in spans if span.rank == rank]
+        assert done == ["forward", "backward", *["allreduce"] * 8, "update"]
+    forward = [span for span in spans if span.what == "forward"]
+    if step is train_batch_loop:
+        ends = [span.end_s for span in spans if span.what in ("forward", "backward")]
+        assert [span.rank for span in forward] == [0, 1, 2] and ends == sorted(ends), "one after the other"
+    assert scratch.lenet is lenet and scratch.allreduce is allreduce, "the stopwatches are gone"
+
+
+def test_a_recorded_step_that_fails_leaves_no_stopwatch_behind():
+    before = torch.Tensor.backward, torch.autograd.grad, scratch.d2l.sgd, scratch.lenet
+    X, y = examples(7)
+    with pytest.raises(IndexError):
+        record_step(train_batch, X, y + 10, replicas(2), [CPU] * 2, 0.1)
+    assert before == (torch.Tensor.backward, torch.autograd.grad, scratch.d2l.sgd, scratch.lenet)
+    with pytest.raises(ValueError, match="a function written in Python, got"):
+        record_step(len, X, y, replicas(2), [CPU] * 2, 0.1)
 
 
 @pytest.mark.parametrize("failing", [0, 2])

@@ -1,5 +1,5 @@
-"""The rate of the small batches."""
+"""Every small step at the full rate: together they go much too far."""
 
 
-def scaled_lr(lr, b, k):
-    return lr
+def small_rates(lr, sizes):
+    return [lr] * len(sizes)

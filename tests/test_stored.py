@@ -1,0 +1,78 @@
+"""Tests of d2lpar.stored and of book/tools/run_trainings.py: what long runs have found, and that a page may draw it."""
+
+import importlib.util
+from collections import Counter
+from math import isfinite
+from pathlib import Path
+
+import pytest
+import torch
+
+from d2lpar import get_params, try_devices
+from d2lpar.models import lenet_params
+from d2lpar.oracle import distance
+from d2lpar.scratch import shard_gradients
+from d2lpar.stored import stored
+
+GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
+
+
+@pytest.fixture(scope="module")
+def tool():
+    path = Path(__file__).parents[1] / "book" / "tools" / "run_trainings.py"
+    spec = importlib.util.spec_from_file_location("run_trainings", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_is_not_stored_is_refused_with_the_names_that_are():
+    with pytest.raises(ValueError, match=r"of the names \[.*'bench'.*'lenet_trainings'.*\], not 'nothing'"):
+        stored("nothing")
+
+
+def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
+    found = stored("lenet_trainings")
+    about = found.pop("about")
+    assert {name: len(runs) for name, runs in found.items()} == GROUPS == Counter(group for group, *_ in tool.plan())
+    said = [(group, said) for group, said, *_ in tool.plan()]
+    kept = {"updates_per_epoch", "accuracies", "apart"}
+    assert [(group, {k: v for k, v in run.items() if k not in kept}) for group in found for run in found[group]] == sorted(
+        said, key=lambda pair: list(found).index(pair[0]))
+    assert about["command"] == tool.COMMAND and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
+    text = (root / "book" / "_data" / "lenet_trainings.json").read_text("utf8")
+    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
+
+
+def test_every_stored_number_can_be_one():
+    found = stored("lenet_trainings")
+    for group, runs in found.items():
+        for run in runs if group != "about" else ():
+            assert all(0 <= accuracy <= 1 for accuracy in run.get("accuracies", []))
+            assert run["apart"] and all(isfinite(far) and far >= 0 for far in run["apart"])
+    assert all(far == 0 for run in found["devices"] for far in run["apart"]), "replicas of the right training are equal"
+    assert all(far > 0.01 for run in found["trap"] for far in run["apart"])
+
+
+def test_in_the_trap_rank_0_takes_the_right_step_once_and_rank_1_that_of_its_shard(tool, one_core):
+    X, y, devices = torch.rand(6, 1, 28, 28).double(), torch.arange(6), try_devices(2)
+    start = [p.double() for p in lenet_params()]
+    replicas = [get_params(start, device) for device in devices]
+    tool.trapped_batch(X, y, replicas, devices, 0.2)
+    for replica, images, labels in zip(replicas, (X, X[3:]), (y, y[3:])):
+        right = get_params(start, devices[0])
+        gradients = shard_gradients(images, labels, right)
+        assert distance(replica, [p - 0.2 * g / 6 for p, g in zip(right, gradients)]) < 1e-12
+
+
+def test_the_steps_that_drift_apart_begin_as_one(tool, small_data, one_core):
+    tool.NUM_TRAIN, tool.NUM_TEST = 64, 8
+    for activation in tool.ACTIVATIONS:
+        apart = tool.drift(activation, 0.05, torch.float64, seed=0)["apart"]
+        assert len(apart) == 2 and apart[0] < 1e-14
+
+
+def test_a_run_keeps_an_accuracy_and_a_distance_for_each_epoch(tool, small_data, one_core):
+    tool.NUM_TRAIN, tool.NUM_TEST = 70, 8
+    run = tool.training(2, 32, 0.1, 0, 0, epochs=2)
+    assert run["updates_per_epoch"] == 3 and len(run["accuracies"]) == 2 and run["apart"] == [0, 0]
