@@ -37,7 +37,7 @@ class DataParallel(nn.Module):
     Called with tensors, by position or keyword, alone or nested in tuples, lists and
     dicts: each is cut along `dim`. Dropout draws from the one random generator of the
     process, in whatever order the threads come: its masks are not the same in the next
-    run. Chapter 4 has a table of what is different from `torch.nn.DataParallel`.
+    run. Chapter 4 has a table of the main differences from `torch.nn.DataParallel`.
 
     Raises:
         ValueError: for no devices, a device that is not there, a module that is not on
