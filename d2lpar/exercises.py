@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from traceback import extract_tb, walk_tb
 from typing import Any
 
@@ -19,15 +20,29 @@ def verdict(check: Callable, answer: Any) -> None:
     if not callable(answer):
         print(f"Not yet: the answer must be a function, it is {shown(answer)}.")
         return
+    raised: list[BaseException] = []
+
+    @wraps(answer)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return answer(*args, **kwargs)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
     try:
-        print(check(answer))
-    except Exception as error:
-        print(f"Not yet: {_whose_fault(answer, error)}{type(error).__name__}: {error}")
+        print(check(watched))
+    except (Exception, SystemExit) as error:
+        if any(error is one for one in raised):
+            whose = "your function raises" + _where(answer, error)
+        else:
+            whose = "the check cannot read what your function gives"
+        print(f"Not yet: {whose}, {type(error).__name__}: {error}")
 
 
-def _whose_fault(answer: Callable, error: Exception) -> str:
-    """Whether the answer raised `error`, and in which line, or gave what the check could not read."""
+def _where(answer: Callable, error: BaseException) -> str:
+    """The line of the answer in which it raised, if it can be found."""
     for (frame, _), summary in zip(walk_tb(error.__traceback__), extract_tb(error.__traceback__)):
-        if frame.f_code is getattr(answer, "__code__", None):
-            return "your function raises" + f" in the line `{summary.line}`" * bool(summary.line) + ", "
-    return "the check cannot read what your function gives, "
+        if frame.f_code is getattr(answer, "__code__", None) and summary.line:
+            return f" in the line `{summary.line}`"
+    return ""

@@ -1,9 +1,9 @@
 """What others have published: 301 trainings of one recipe, with addresses (chapters 4 and 5).
 
 The recipe is that of the multi-GPU chapters of Dive into Deep Learning: ResNet-18 for small images on the 60,000 images
-of Fashion-MNIST, ten epochs; batch size 256 and learning rate 0.1 on one GPU, 512 and 0.2 on two. Weights are drawn from
-N(0, 0.01^2), but for those of layers that some pages make later. `trainings.csv` holds what the built notebooks in the
-public history of four repositories print and draw.
+of Fashion-MNIST, ten epochs; batch size 256 and learning rate 0.1 on one GPU, 512 and 0.2 on two. Weights are drawn
+from N(0, 0.01^2), but for those of layers that some pages make later. `trainings.csv` holds what the built notebooks in
+the public history of four repositories print and draw.
 """
 
 from __future__ import annotations

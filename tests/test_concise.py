@@ -68,6 +68,17 @@ def test_a_fresh_start_forgets_all_that_training_left():
     assert used[-1].bias.any()  # as PyTorch makes them: not zero
 
 
+def test_a_fresh_start_reaches_the_layers_within_layers():
+    def nested():
+        return nn.Sequential(nn.Flatten(), nn.Sequential(nn.Linear(784, 4), nn.Sequential(nn.BatchNorm1d(4))))
+
+    fresh, used = nested(), nested()
+    used(torch.rand(8, 1, 28, 28))
+    for net in (fresh, used):
+        initialize(net)
+    assert same(bits(used), bits(fresh))
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     nets = [convnet() for _ in range(4)]
     for net, seed in zip(nets, (5, 5, 6, 0)):
@@ -275,6 +286,20 @@ def test_training_is_plain_sgd_on_the_mean_loss_from_the_fresh_start(small_data,
         assert (p - q).norm() <= bound * q.norm()  # sums in another order in float32, ten steps
     if k == 1:
         assert training.accuracies[-1] == evaluate_accuracy_gpus(oracle, test_iter)
+
+
+def test_a_training_starts_from_what_init_makes_of_the_network(small_data):
+    def zero_bias(module):
+        if isinstance(module, nn.Linear):
+            module.bias.data.zero_()
+
+    nets = [convnet(), convnet()]
+    for net, lr in zip(nets, (0.0, 0.2)):
+        train_net(net, 2, 32, lr, num_epochs=1, seed=5, init=zero_bias)
+    oracle = convnet()
+    initialize(oracle, 5, zero_bias)
+    assert same([p.detach() for p in nets[0].parameters()], [p.detach() for p in oracle.parameters()])
+    assert not nets[0][-1].bias.any() and nets[1][-1].bias.any()
 
 
 @pytest.mark.parametrize("k", [1, 2])

@@ -1,6 +1,8 @@
 """Tests of d2lpar.exercises: a reader's answer is judged in words, whatever it is."""
 
 import linecache
+import sys
+from functools import cache
 
 import pytest
 
@@ -20,7 +22,10 @@ def divides(number):
     (lambda x: 3, "Not yet: 3 is not 2.\n"),
     (lambda x: "2", "Not yet: the check cannot read what your function gives, TypeError: "),
     (divides, "Not yet: your function raises in the line `return number // 0`, ZeroDivisionError: "),
-    (lambda: 2, "Not yet: the check cannot read what your function gives, TypeError: "),
+    (lambda: 2, "Not yet: your function raises, TypeError: "),
+    (cache(divides), "Not yet: your function raises, ZeroDivisionError: "),
+    (eval("lambda number: 1 // 0"), "Not yet: your function raises, ZeroDivisionError: "),
+    (sys.exit, "Not yet: your function raises, SystemExit: 1"),
     (2, "Not yet: the answer must be a function, it is 2.\n"),
 ])
 def test_an_answer_is_judged_in_words(answer, words, capsys):

@@ -1,10 +1,13 @@
 """Tests of d2lpar.published: the file is whole, and what a chapter quotes is in it."""
 
+import hashlib
 from collections import Counter
+from pathlib import Path
 from statistics import median
 
 import pytest
 
+from d2lpar import published
 from d2lpar.published import QUOTED, published_trainings
 
 
@@ -31,3 +34,12 @@ def test_a_quoted_pair_stands_in_the_file_with_the_accuracies_that_are_quoted(pa
         assert training.accuracies[-1] == pytest.approx(printed, abs=0.0051)  # a page prints two places
         assert training.address == (f"https://github.com/{pair.repository}/blob/{pair.commit}/"
                                     "chapter_computational-performance/multiple-gpus-concise.ipynb")
+
+
+def test_the_file_is_the_one_that_was_gathered():
+    content = Path(published.__file__).with_name("trainings.csv").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == "fef304ca5647f89ed8838a3056118ffbd2bae7eefbe7b6ec5b79ea2baa5ca39e"
+
+
+def test_the_seconds_are_those_that_the_pages_print():
+    assert [pair.seconds for pair in QUOTED] == [(14.3, 14.2), (14.0, 8.8), (13.7, 8.4), (12.2, 7.5), (12.2, 7.4)]
