@@ -26,8 +26,8 @@ class DataParallel(nn.Module):
 
     Args:
         module: any module whose parameters and buffers lie on the first device when it
-            is called (one device alone: they are moved there). It stays the owner of the
-            parameters; its gradients accumulate there. What a forward pass puts into a
+            is called (one device alone: they are moved there). It stays the owner of
+            the parameters; its gradients accumulate there. What a forward pass puts into a
             buffer in place is kept from replica 0; all else that it stores on its
             module is lost with the replica.
         device_ids: devices, or their places in `try_devices`; all GPUs by default.
@@ -98,7 +98,7 @@ class Replica:
         self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
 
     def forward(self, nesting: Any) -> None:
-        """Apply the replica to its shard, which is flat, and nested as `nesting` says."""
+        """Apply the replica to its shard, a flat list to be nested as `nesting` says."""
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
         buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
         gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
@@ -177,9 +177,9 @@ def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with torch.inference_mode():  # a buffer may be made in it, and then changes nowhere else
+        with torch.inference_mode():  # what was made in it changes nowhere else
             for x, old in before:
-                if not torch.equal(x, old):  # an expanded one cannot have changed, nor be copied to
+                if not torch.equal(x, old):  # an expanded one cannot be copied to
                     x.copy_(old)
         raise
 
@@ -198,7 +198,7 @@ def ungather(
 def joined(
     shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int
 ) -> Tensor | None:
-    """The gradient of an input from its shards', zeros where a replica did not use it."""
+    """The gradient of an input from its shards'; zeros for a replica without one."""
     if all(grad is None for grad in grads):
         return None
     if shards[0].dim() == 0:  # was not cut, but given to all

@@ -42,7 +42,7 @@ def scatter(
 def replicate(
     module: nn.Module, device: torch.device, copy: bool = True
 ) -> nn.Module:
-    """A replica of `module` as it is now, its parameters and buffers copied to `device`.
+    """A replica of `module` as it is, with parameters and buffers copied to `device`.
 
     All else, such as lists, locks and hooks, is shared with `module`. With copy=False a
     tensor that is on `device` already keeps its memory, and only its gradient is apart.
