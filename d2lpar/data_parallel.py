@@ -27,9 +27,9 @@ class DataParallel(nn.Module):
     Args:
         module: any module whose parameters and buffers lie on the first device when it
             is called (one device alone: they are moved there). It stays the owner of
-            the parameters; its gradients accumulate there. What a forward pass puts into a
-            buffer in place is kept from replica 0; all else that it stores on its
-            module is lost with the replica.
+            the parameters; its gradients accumulate there. What a forward pass puts
+            into a buffer in place is kept from replica 0; all else that it stores on
+            its module is lost with the replica.
         device_ids: devices, or their places in `try_devices`; all GPUs by default.
         output_device: where the outputs are gathered; the first device by default.
         dim: the dimension in which inputs are cut and outputs joined.
