@@ -42,7 +42,7 @@ def allreduce_unchecked(data: Sequence[Tensor]) -> None:
 def allreduce_rank_0(data: list[Tensor]) -> None:
     """Wrong: the second loop puts new tensors into the list, and changes no buffer.
 
-    Published in translations of Dive into Deep Learning.
+    Published in Dive into Deep Learning in 2021, mended there in December 2021.
     Taught in: notebooks/02_data_parallelism_from_scratch.ipynb
     """
     for i in range(1, len(data)):

@@ -153,6 +153,18 @@ def test_threads_and_loop_give_the_same_bits_on_one_core(k, dtype):
             assert all(torch.equal(p, q) for p, q in zip(ours, theirs))
 
 
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_what_is_infinite_in_one_replica_reaches_all_and_is_not_hidden(rank, step):
+    X, y = examples(9)
+    device_params = replicas(3)
+    with torch.no_grad():
+        device_params[rank][1][0] = float("inf")
+    step(X, y, device_params, [CPU] * 3, 0.1)
+    for params in device_params:
+        assert not params[6].isfinite().all(), "an infinite gradient was made finite"
+
+
 STEPS_200 = """
 import hashlib
 import torch

@@ -76,3 +76,44 @@ def test_a_run_keeps_an_accuracy_and_a_distance_for_each_epoch(tool, small_data,
     tool.NUM_TRAIN, tool.NUM_TEST = 70, 8
     run = tool.training(2, 32, 0.1, 0, 0, epochs=2)
     assert run["updates_per_epoch"] == 3 and len(run["accuracies"]) == 2 and run["apart"] == [0, 0]
+
+
+def test_a_run_has_its_own_order_start_and_scale(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+
+    def first_step(start=0, order=0, scale=None):
+        seen = []
+        tool.training(1, 32, 0.1, start, order, 1, scale, lambda X, y, replicas, *_: seen.append((X, replicas[0][0].detach().clone())))
+        return seen[0]
+
+    X, W1 = first_step()
+    assert all(map(torch.equal, first_step(), (X, W1))), "the same run again"
+    assert not torch.equal(first_step(order=1)[0], X) and torch.equal(first_step(order=1)[1], W1)
+    assert torch.equal(first_step(start=1)[0], X) and not torch.equal(first_step(start=1)[1], W1)
+    assert first_step(scale=0.01)[1].std() < 0.02 < W1.std()
+
+
+def test_a_run_keeps_the_accuracy_of_rank_0_and_the_distance_of_the_farthest_replica(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+    monkeypatch.setattr(tool, "evaluate_accuracy", lambda params, test_iter: params[7][0].item())
+
+    def step(X, y, replicas, devices, lr):
+        for replica, value in zip(replicas, (0.25, 0.75, 0.5)):
+            replica[7].data.fill_(value)
+
+    run = tool.training(3, 32, 0.1, 0, 0, epochs=1, step=step)
+    assert run["accuracies"] == [0.25] and run["apart"] == [2]  # |0.75 - 0.25| / 0.25
+    assert tool.training(2, 64, 0.1, 0, 0, epochs=1, step=tool.trapped_batch)["apart"][0] > 0
+
+
+def test_a_drift_uses_the_activation_that_it_names(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+    calls = []
+    monkeypatch.setattr(tool, "ACTIVATIONS", {"watched": lambda x: calls.append(x) or x.tanh()})
+    tool.drift("watched", 0.05, torch.float64, seed=0)
+    assert len(calls) == 2 * 3 * 3, "three layers, two steps, on the whole batch and on two halves"
+    from_plan = {arguments["activation"] for group, _, _, arguments in tool.plan() if group == "rounding"}
+    assert from_plan == {"watched", "ReLU"}
