@@ -54,7 +54,7 @@ def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
 
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
-    """Raise ValueError unless each tensor has a counterpart of its shape, none is complex, and there is a tensor at all."""
+    """Raise ValueError unless each tensor has a counterpart of its shape, and there is one; none is complex."""
     check_tensors("the first list", ours)
     check_tensors("the second list", theirs)
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
