@@ -137,7 +137,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
     for name in names:
         against = "" if name == line else (
             f" + ({name} > {line} * 1.0005 ? ', slower than {alone}' : "
-            f"{name} > {line} * 0.9995 ? ', as fast as {alone}' : ', ' + format({line} / {name}, '.2f') + ' times as fast')")
+            f"{name} > {line} * 0.9995 ? ', as fast as {alone}' : "
+            f"', ' + format({line} / {name}, '.2f') + ' times as fast')")
         params.append({"name": name.replace("bar", "words"),
                        "expr": f"format({name}, {name} < 10 ? '.2f' : ',.1f') + ' ms'{against}"})
     value, words = (" : ".join(f"datum.bar == {i} ? {stem}_{i}" for i in range(len(names))) + " : 0"
