@@ -77,8 +77,9 @@ def _assigned(line: ast.stmt, values: Mapping[str, str]) -> dict[str, str]:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return {name: _translated(value, values)}
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=parts)) if len(targets) == len(parts):
-            if all(isinstance(target, ast.Name) for target in targets):
-                return {target.id: _translated(part, values) for target, part in zip(targets, parts)}
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if len(names) == len(targets):
+                return {name: _translated(part, values) for name, part in zip(names, parts)}
     raise ValueError(f"a formula has no line like {ast.unparse(line)}")
 
 

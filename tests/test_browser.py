@@ -189,7 +189,7 @@ def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, si
         page.get_by_role("slider", name=label, exact=True).focus()
         page.keyboard.press(key)
         assert explorer.locator("div").filter(has=page.get_by_label(label, exact=True)).last.locator("output").inner_text() == shown
-    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 1.42 ms')")
+    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 2.24 ms')")
     assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
 
 
