@@ -23,8 +23,8 @@ VEGALITE_VERSION = "5.21"
 VEGALITE = "application/vnd.vegalite.v5+json"
 WIDTH = 560  # pixels of the still picture, and in JupyterLab
 ROW = 44  # pixels for each bar
-COLORS = ("#8a8a8a", "#1f77b4", "#d95f02")  # of the bar to compare with, of faster ones, of slower ones
-_SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%"}
+COLORS = ("#8a8a8a", "#5b8c1a", "#8b1a1a")  # of bars like the one to compare with, of faster, of slower: no rank's
+_SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _CALLS = {"min": "min({})", "max": "max({})", "ceil": "ceil({})", "abs": "abs({})", "log2": "(log({}) / LN2)"}
 
@@ -42,8 +42,9 @@ class Slider(NamedTuple):
 def expression(formula: Callable, **given: str) -> str:
     """The value of `formula` as an expression of Vega, in terms of its arguments, or of what is `given` for them.
 
-    It reads the function's text: assignments of single names, then a return, of arithmetic, comparisons, a choice
-    with `if` and `else`, and min, max, ceil, abs and log2; what checks the arguments is left out.
+    It reads the function's text: assignments of names, then a return, of arithmetic without %, whose sign differs in
+    Vega, comparisons, a choice with `if` and `else`, and min, max, ceil, abs and log2; what checks the arguments is
+    left out.
 
     Raises:
         ValueError: for anything else in it, and for a function without a text.
@@ -76,8 +77,9 @@ def _assigned(line: ast.stmt, values: Mapping[str, str]) -> dict[str, str]:
         case ast.Assign(targets=[ast.Name(id=name)], value=value):
             return {name: _translated(value, values)}
         case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=parts)) if len(targets) == len(parts):
-            return {target.id: _translated(part, values) for target, part in zip(targets, parts)
-                    if isinstance(target, ast.Name)}
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if len(names) == len(targets):
+                return {name: _translated(part, values) for name, part in zip(names, parts)}
     raise ValueError(f"a formula has no line like {ast.unparse(line)}")
 
 
@@ -134,8 +136,10 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
         params.append({"name": name, "expr": f"{expression(formula, **told)} * 1000"})
     params.append({"name": "longest", "expr": f"max({', '.join(names)})"})
     for name in names:
-        slower = f"{name} > {line} * 1.0005 ? ', slower than {alone}'"
-        against = f" + ({slower} : ', ' + format({line} / {name}, '.2f') + ' times as fast')" if name != line else ""
+        against = "" if name == line else (
+            f" + ({name} > {line} * 1.0005 ? ', slower than {alone}' : "
+            f"{name} > {line} * 0.9995 ? ', as fast as {alone}' : "
+            f"', ' + format({line} / {name}, '.2f') + ' times as fast')")
         params.append({"name": name.replace("bar", "words"),
                        "expr": f"format({name}, {name} < 10 ? '.2f' : ',.1f') + ' ms'{against}"})
     value, words = (" : ".join(f"datum.bar == {i} ? {stem}_{i}" for i in range(len(names))) + " : 0"
@@ -153,8 +157,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
         "transform": [
             {"calculate": value, "as": "value"},
             {"calculate": words, "as": "words"},
-            {"calculate": f"datum.bar == {names.index(line)} ? 'alone' : datum.value > {line} * 1.0005 ? "
-                          "'slower' : 'faster'", "as": "kind"}],
+            {"calculate": f"datum.value > {line} * 1.0005 ? 'slower' : "
+                          f"datum.value > {line} * 0.9995 ? 'alone' : 'faster'", "as": "kind"}],
         "layer": [
             {"mark": {"type": "bar", "height": 18, "yOffset": 7}, "encoding": {
                 **where,
@@ -191,7 +195,7 @@ def still_of(spec: dict) -> tuple[str, str]:
     sliders = [param for param in check_spec(spec)["params"] if "bind" in param]
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
     found = re.findall(r">([\d.,]+ ms[^<]*)</text>", still)
-    return still, ("Bars at " + ", ".join(f"{param['bind']['name']} {param['value']:g}" for param in sliders) + ". "
+    return still, ("Bars at " + "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in sliders) + ". "
                    + "; ".join(f"{row['name']}: {text}" for row, text in zip(spec["data"]["values"], found)) + ".")
 
 
@@ -205,6 +209,11 @@ def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) 
             raise ValueError(f"{name} must be a Slider, with a label and four numbers, got {shown(slider)}")
         if not slider.low <= slider.start <= slider.high or slider.step <= 0:
             raise ValueError(f"a slider starts between its ends, and has steps above 0, got {shown(slider)}")
+    for name in (*sliders, *given):
+        if not name.isidentifier() or name == "longest" or re.fullmatch(r"(bar|words)_\d+", name):
+            raise ValueError(f"{shown(name)} is no name for a slider or for what is given, or stands for a bar already")
+    if isinstance(alone, str) and re.search(r"""['"\\]""", alone):
+        raise ValueError(f"the name of the bar to compare with has no quotes and no backslash, got {shown(alone)}")
     if not isinstance(alone, str) or alone not in formulas:
         raise ValueError(f"one of the bars must be {shown(alone)}, got {shown(list(formulas))}")
     check_functions(**formulas)

@@ -54,12 +54,14 @@ def same_bits(replicas: Sequence[Sequence[Tensor]]) -> bool:
 
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
-    """Raise ValueError unless each tensor has a counterpart of its shape, and there is a tensor at all."""
+    """Raise ValueError unless each tensor has a counterpart of its shape, and there is one; none is complex."""
     check_tensors("the first list", ours)
     check_tensors("the second list", theirs)
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
     if not shapes[1] or shapes[0] != shapes[1]:
         raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")
+    if any(x.is_complex() for tensors in (ours, theirs) for x in tensors):
+        raise ValueError("complex numbers are not compared, as their imaginary parts would be lost")
 
 
 def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:

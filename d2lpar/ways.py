@@ -74,7 +74,7 @@ def by_channels_s(
     k: int, batch: int, flop: float, reads: float,
     flops_per_s: float, bytes_per_s: float, overlap: float = 0,
 ) -> float:
-    """Seconds of one step where each of k ranks has a part of every layer.
+    """Seconds of one step where each of k ranks has a k-th of every layer.
 
     Taught in: notebooks/01_why_gradients_split.ipynb
     """
@@ -90,20 +90,23 @@ def by_layers_s(
 ) -> float:
     """Seconds of one step where each rank has some layers, in `micro` micro-batches.
 
+    For more than two ranks that do not overlap: at most so many.
     Taught in: notebooks/01_why_gradients_split.ipynb
     """
     check_way(1, batch, flop, flops_per_s, crossing, bytes_per_s, overlap)
     check_stages(flop, busiest, crossing, widest, micro)
+    check_micro(micro, batch)
     work_s, busy_s = batch * flop / flops_per_s, batch * busiest / flops_per_s
     send_s = 4 * batch * crossing / bytes_per_s
     wide_s = 4 * batch * widest / bytes_per_s
-    next_s = busy_s + wide_s - overlap * min(busy_s, wide_s)  # each that follows
-    back_s = 2 * busy_s + wide_s - overlap * min(2 * busy_s, wide_s)
-    return (3 * work_s + 2 * send_s + (micro - 1) * (next_s + back_s)) / micro
+    both_s = min(2 * wide_s, send_s)  # a rank between two cuts receives and sends
+    hidden_s = max(busy_s, wide_s) + max(2 * busy_s, wide_s)
+    next_s = (1 - overlap) * (3 * busy_s + 2 * both_s) + overlap * hidden_s
+    return (3 * work_s + 2 * send_s + (micro - 1) * next_s) / micro
 
 
 def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
-    """The best cut of the pieces into `k` stages in their order: the one whose busiest stage has least to do.
+    """The cut of the pieces into `k` stages, in their order, whose busiest stage has least to do; it asks for no link.
 
     Raises ValueError if there are fewer pieces than stages.
     """
@@ -216,7 +219,7 @@ def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float,
                 overlap: bool = False, micro: int = 1) -> list[Span]:
     """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks."""
     check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
-    check_counts(micro=micro)
+    check_micro(micro, batch)
     plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
     bounds = [0, *cuts, len(pieces)]
     work_s = [batch / micro * sum(piece.flop for piece in pieces[a:b]) / flops_per_s
@@ -253,6 +256,13 @@ def check_stages(flop: float, busiest: float, crossing: float, widest: float, mi
     if busiest > flop or widest > crossing:
         raise ValueError(f"a stage does no more than the whole, and one cut is crossed by no more than all, got "
                          f"{shown(busiest)} of {shown(flop)} and {shown(widest)} of {shown(crossing)}")
+
+
+def check_micro(micro: int, batch: int) -> None:
+    """Raise ValueError unless each micro-batch can have an example."""
+    check_counts(micro=micro, batch=batch)
+    if micro > batch:
+        raise ValueError(f"{shown(batch)} examples cannot make {shown(micro)} micro-batches")
 
 
 def check_pieces(pieces: Sequence[Piece]) -> None:

@@ -170,7 +170,7 @@ def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site:
     pieces = pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(1, 1, 28, 28))
     flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
     places = ["k", "batch", "tflops", "gbytes", "percent", "micro"]
-    for values in ((2, 256, 10, 10, 0, 1), (1, 8, 1, 1, 0, 1), (8, 1024, 100, 3, 100, 16), (3, 40, 7, 55, 35, 5), (5, 512, 10, 1, 100, 8)):
+    for values in ((2, 256, 10, 10, 0, 1), (1, 16, 1, 1, 0, 1), (8, 1024, 100, 3, 100, 16), (3, 40, 7, 55, 35, 5), (5, 512, 10, 1, 100, 8)):
         for place, value in zip(places, values):
             explorer.locator(f"input[name={place}]").fill(str(value))
         k, batch, tflops, gbytes, percent, micro = values
@@ -185,12 +185,12 @@ def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site:
 
 def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site)
-    for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size", "Home", "8"), ("GB/s of a link, each way", "End", "100")):
+    for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size", "Home", "16"), ("GB/s of a link, each way", "End", "100")):
         page.get_by_role("slider", name=label, exact=True).focus()
         page.keyboard.press(key)
         assert explorer.locator("div").filter(has=page.get_by_label(label, exact=True)).last.locator("output").inner_text() == shown
-    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 1.42 ms')")
-    assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 8, "gbytes": 100}
+    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 2.24 ms')")
+    assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
 
 
 @pytest.mark.parametrize("width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])

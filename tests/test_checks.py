@@ -62,7 +62,7 @@ INNER = set("""
     timing.Span messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_gradients
     scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
-    ways.Piece ways.Stages ways.check_way ways.check_stages ways.check_pieces ways.check_spans explorer.Slider explorer.check_bars
+    ways.Piece ways.Stages ways.check_way ways.check_stages ways.check_micro ways.check_pieces ways.check_spans explorer.Slider explorer.check_bars
     explorer.check_spec oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths

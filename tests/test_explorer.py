@@ -25,7 +25,7 @@ def two_thirds(x: float, y: float = 3) -> float:
     """Everything that a formula may hold."""
     ways.check_way(1, 1, x, 1)
     a, b = x / y, -abs(x)
-    c = max(a, b, 2) ** 2 % 7
+    c = max(a, b, 2) ** 2 / 7
     return (c if a >= b else a) + ceil(log2(y)) + min(a, 1.5e-3)
 
 
@@ -61,7 +61,16 @@ def nothing(x: float) -> None:
     """Has no line that returns."""
 
 
-@pytest.mark.parametrize("formula", [loop, of_a_name_from_outside, nothing, cost.fit_link, lambda x: x, len, Slider])
+def remainder(x: float) -> float:
+    return -x % 3
+
+
+def into_a_list(x: float, b: list) -> float:
+    a, b[0] = x, 2
+    return a
+
+
+@pytest.mark.parametrize("formula", [loop, remainder, into_a_list, of_a_name_from_outside, nothing, cost.fit_link, lambda x: x, len, Slider])
 def test_what_vega_cannot_be_told_is_refused(formula):
     with pytest.raises(ValueError):
         expression(formula)
@@ -84,7 +93,7 @@ def test_the_still_picture_shows_the_numbers_of_the_functions():
     still, words = still_of(spec())
     alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * by_data_s(2, 8, 1e9, 2, 1e12, 1e9):.1f} ms"
     assert alone in still and f"{by_data}, 2.00 times as fast" in still
-    assert words == f"Bars at batch size 8, ranks 2. alone: {alone}; by data: {by_data}, 2.00 times as fast."
+    assert words == f"Bars at batch size: 8; ranks: 2. alone: {alone}; by data: {by_data}, 2.00 times as fast."
 
 
 def test_a_bar_that_lacks_an_argument_and_a_slider_beyond_its_end_are_refused():
@@ -94,6 +103,23 @@ def test_a_bar_that_lacks_an_argument_and_a_slider_beyond_its_end_are_refused():
         bars({"batch": Slider("batch size", 10, 1, 9, 1)}, {"flop": "1", "flops_per_s": "1"}, {"alone": alone_s}, "alone")
     with pytest.raises(ValueError, match="one of the bars must be 'one'"):
         bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1", "flops_per_s": "1"}, {"alone": alone_s}, "one")
+
+
+def test_names_that_bars_has_itself_and_quotes_are_refused():
+    for name in ("bar_0", "words_1", "longest", "batch size"):
+        with pytest.raises(ValueError, match="is no name for a slider"):
+            bars({"batch": Slider("batch size", 8, 1, 9, 1), name: Slider("x", 2, 1, 8, 1)}, {"flop": "1", "flops_per_s": "1"},
+                 {"alone": alone_s}, "alone")
+    with pytest.raises(ValueError, match="has no quotes"):
+        bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1", "flops_per_s": "1"}, {"one's": alone_s}, "one's")
+
+
+def test_a_way_as_fast_as_one_alone_is_said_to_be_so_and_not_faster():
+    same = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1e9", "flops_per_s": "1e12", "params": "2", "bytes_per_s": "1e9", "k": "1"},
+                {"alone": alone_s, "by data": by_data_s}, "alone")
+    still, words = still_of(same)
+    assert words.endswith("by data: 24.0 ms, as fast as alone.")
+    assert [colour in still for colour in explorer.COLORS] == [True, False, False]
 
 
 def test_on_a_page_it_is_a_specification_with_a_still_picture_and_words(monkeypatch):

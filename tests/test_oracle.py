@@ -86,3 +86,8 @@ def test_a_tensor_that_is_missing_or_of_another_shape_is_an_error(ours, theirs):
     for compare in (lambda: distance(ours, theirs), lambda: same_bits([theirs, theirs or [ONES], ours])):
         with pytest.raises(ValueError, match="each tensor needs a counterpart of its shape"):
             compare()
+
+
+def test_complex_numbers_are_refused_and_not_compared_by_their_real_parts():
+    with pytest.raises(ValueError, match="complex numbers are not compared"):
+        distance([torch.tensor([1 + 5j])], [torch.ones(1)])

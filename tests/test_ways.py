@@ -42,6 +42,18 @@ def test_two_ranks_and_round_numbers_by_hand():
     assert by_channels_s(2, 10, 100, 5, 1000, 100, overlap=1) == 2
     assert by_layers_s(10, 100, 50, 5, 5, 1000, 100) == 3 + 4  # 2 s there, and 2 s back
     assert by_layers_s(10, 100, 50, 0, 0, 1000, 100, micro=2) == pytest.approx(3 * 0.75)
+    # two ranks, 4 s of sending: half of 7 s, then 1.5 s of work and 2 s of sending in beats of 0.25 + 1 and 0.5 + 1
+    assert by_layers_s(10, 100, 50, 5, 5, 1000, 100, micro=2) == pytest.approx(3.5 + 1.25 + 1.5)
+    # three ranks, two cuts: the middle one receives and sends
+    assert by_layers_s(10, 100, 50, 10, 5, 1000, 100, micro=2) == pytest.approx(5.5 + 2.25 + 2.5)
+
+
+def test_half_of_the_hiding_is_half_way_between_none_and_all():
+    for way, numbers in ((by_data_s, (2, 10, 100, 50)), (by_data_s, (2, 10, 100, 10)), (by_channels_s, (2, 10, 100, 5)),
+                         (by_channels_s, (2, 10, 100, 2)), (by_layers_s, (10, 100, 50, 5, 5)), (by_layers_s, (10, 100, 50, 3, 2))):
+        more = {"micro": 5} if way is by_layers_s else {}
+        none, half, full = (way(*numbers, 1000, 100, overlap=part, **more) for part in (0, 0.5, 1))
+        assert half == pytest.approx((none + full) / 2, rel=1e-12) and full < none * 0.99
 
 
 @pytest.mark.parametrize("k", RANKS)
@@ -61,6 +73,24 @@ def test_a_pipeline_whose_sending_is_hidden_takes_as_long_as_its_timeline(k, mic
             end_s(layer_spans(PIECES, k, batch, *RATES, overlap=True, micro=micro)), rel=1e-12)
 
 
+@pytest.mark.parametrize("micro", [2, 8])
+@pytest.mark.parametrize("k", RANKS)
+def test_a_pipeline_that_does_not_overlap_takes_no_longer_than_the_formula_says(k, micro):
+    for batch in BATCHES:
+        for link in (1e9, 1e10, 1e11):
+            timeline = end_s(layer_spans(PIECES, k, batch, RATES[0], link, micro=micro))
+            formula = by_layers_s(batch, FLOP, *stages_of(PIECES, k), RATES[0], link, micro=micro)
+            assert timeline * (1 - 1e-12) <= formula <= 1.3 * timeline
+            assert k > 2 or formula == pytest.approx(timeline, rel=1e-12)
+
+
+def test_more_micro_batches_than_examples_are_refused():
+    with pytest.raises(ValueError, match="8 examples cannot make 16 micro-batches"):
+        by_layers_s(8, FLOP, *stages_of(PIECES, 2), *RATES, micro=16)
+    with pytest.raises(ValueError, match="8 examples cannot make 16 micro-batches"):
+        layer_spans(PIECES, 2, 8, *RATES, micro=16)
+
+
 @pytest.mark.parametrize("k", RANKS)
 @pytest.mark.parametrize("batch", BATCHES)
 def test_no_timeline_hides_more_than_the_formula_says(k, batch):
@@ -70,6 +100,7 @@ def test_no_timeline_hides_more_than_the_formula_says(k, batch):
             (by_channels_s(k, batch, FLOP, READS, *RATES, overlap=1), channel_spans(PIECES, k, batch, *RATES),
              channel_spans(PIECES, k, batch, *RATES, overlap=True))):
         assert formula <= end_s(hidden) * (1 + 1e-12) and end_s(hidden) <= end_s(simple) * (1 + 1e-12)
+        assert k == 1 or end_s(hidden) < 0.99 * end_s(simple)  # something hides
 
 
 def test_each_rank_computes_its_share_and_two_spans_never_meet_on_it():
