@@ -98,7 +98,7 @@ class Replica:
         self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
 
     def forward(self, nesting: Any) -> None:
-        """Apply the replica to its shard, a flat list to be nested as `nesting` says."""
+        """Apply the replica to its shard, a flat list, nested as `nesting` says."""
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
         buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
         gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
