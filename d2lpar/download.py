@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import stat
 import tempfile
 import zlib
 from collections.abc import Generator
@@ -142,13 +143,17 @@ def _make_and_lock(root: Path) -> tuple[list[Path], int | None]:
             root.mkdir()
             new.insert(0, root)
         except FileExistsError:
-            if not root.is_dir():
-                raise
-        lock = _lock(root)
+            with suppress(FileNotFoundError):  # there when it was to be made, and gone by now
+                if not stat.S_ISDIR(os.lstat(root).st_mode) and not root.is_dir():
+                    raise
+        try:
+            lock = _lock(root)
+        except FileNotFoundError:  # a download that failed has taken it away again
+            continue
         with suppress(FileNotFoundError):
             if lock is None or os.path.samestat(os.fstat(lock), os.stat(root)):
                 return new, lock
-        os.close(lock)  # of a folder that a download which failed has taken away again
+        os.close(lock)  # of a folder that is gone, as above
 
 
 def _lock(folder: Path) -> int | None:
