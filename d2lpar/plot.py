@@ -557,12 +557,11 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
 
 
 def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
-                   ylim: tuple[float, float] | None = None) -> Figure:
+                   ) -> Figure:
     """Every training as a line of its own, those of one name alike: the spread is what lies between them.
 
     Args:
         groups: by name, for each training its places to the right, such as seconds, and its values there.
-        ylim: the ends of the axis upwards.
     """
     for name, runs in _by_name(groups, "groups").items():
         check_list(f"trainings of {name}", runs)
@@ -581,7 +580,7 @@ def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence
             ax.plot(places, values, label=None if n else name, linewidth=1.2, **rank_style(i))
         ends = "; ".join(f"{values[-1]:.2f} at {places[-1]:.1f}" for places, values in runs)
         words.append(f"{name}, {len(runs)} trainings, which end with {ends}")
-    ax.set(xlabel=xlabel, ylabel=ylabel, ylim=ylim)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.set_xlim(left=0)
     ax.legend(loc="lower right")
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {'. '.join(words)}.")

@@ -111,10 +111,8 @@ def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
     Raises ValueError if there are fewer pieces than stages.
     """
     cuts = cuts_of(pieces, k)
-    bounds = [0, *cuts, len(pieces)]
     wide = [pieces[cut - 1].outputs for cut in cuts]
-    return Stages(max(sum(piece.flop for piece in pieces[a:b]) for a, b in zip(bounds, bounds[1:])),
-                  sum(wide), max(wide, default=0))
+    return Stages(max(_flop_of_stages(pieces, cuts)), sum(wide), max(wide, default=0))
 
 
 def cuts_of(pieces: Sequence[Piece], k: int) -> tuple[int, ...]:
@@ -123,12 +121,13 @@ def cuts_of(pieces: Sequence[Piece], k: int) -> tuple[int, ...]:
     check_counts(k=k)
     if k > len(pieces):
         raise ValueError(f"{len(pieces)} pieces cannot be cut into {k} stages")
+    return min(combinations(range(1, len(pieces)), k - 1), key=lambda cuts: max(_flop_of_stages(pieces, cuts)))
 
-    def busiest(cuts: tuple[int, ...]) -> float:
-        bounds = [0, *cuts, len(pieces)]
-        return max(sum(piece.flop for piece in pieces[a:b]) for a, b in zip(bounds, bounds[1:]))
 
-    return min(combinations(range(1, len(pieces)), k - 1), key=busiest)
+def _flop_of_stages(pieces: Sequence[Piece], cuts: Sequence[int]) -> list[float]:
+    """The operations of each stage, for one example, where so many pieces stand before each cut."""
+    bounds = [0, *cuts, len(pieces)]
+    return [sum(piece.flop for piece in pieces[a:b]) for a, b in zip(bounds, bounds[1:])]
 
 
 def pieces_of(parts: Sequence[nn.Module], X: Tensor) -> list[Piece]:
@@ -221,9 +220,7 @@ def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float,
     check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     check_micro(micro, batch)
     plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
-    bounds = [0, *cuts, len(pieces)]
-    work_s = [batch / micro * sum(piece.flop for piece in pieces[a:b]) / flops_per_s
-              for a, b in zip(bounds, bounds[1:])]
+    work_s = [batch / micro * flop / flops_per_s for flop in _flop_of_stages(pieces, cuts)]
     send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
     ends = [0.0] * micro
     for part in range(micro):
