@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar data` downloads Fashion-MNIST, `bench` measures how fast it is here."""
+"""The package's commands: `python -m d2lpar data`, `bench` and `study`; each says with --help what it does."""
 
 from __future__ import annotations
 
@@ -16,14 +16,32 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
     options.add_argument("--json", nargs="?", const="-", metavar="FILE",
                          help="write JSON into FILE too, or print it instead of the table")
+    about = "train one recipe under every suspect, ten seeds each (an hour and a quarter on two cores; chapter 5)"
+    options = commands.add_parser("study", help=about, description=about)
+    options.add_argument("file", help="where the results go; stopped, the same command goes on from there")
+    options.add_argument("--seeds", type=int, default=10, help="how many (10)")
+    options.add_argument("--full-size", action="store_true",
+                         help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     args = parser.parse_args()
     if args.command == "bench":
         from d2lpar.bench.run import command  # here, so that help and a wrong word are answered at once
 
         command(args.quick, args.json)
         return
-    from d2lpar.download import download_fashion_mnist
     from d2lpar.official_files import DataError
+
+    if args.command == "study":
+        from d2lpar.records import RecordError
+        from d2lpar.study import FULL, SMALL, run_study
+
+        try:
+            run_study(args.file, args.seeds, FULL if args.full_size else SMALL)
+        except (DataError, RecordError, ValueError) as problem:
+            sys.exit(str(problem))
+        except KeyboardInterrupt:
+            sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
+        return
+    from d2lpar.download import download_fashion_mnist
 
     try:
         download_fashion_mnist()
