@@ -1,0 +1,220 @@
+"""Tests of d2lpar.study: what is trained under which setting, and what is measured at the last step of an epoch."""
+
+import copy
+from inspect import signature
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2lpar import DataParallel, study, try_devices
+from d2lpar.models import init_weights, initialize, resnet18
+from d2lpar.official_files import DataError
+from d2lpar.oracle import distance, same_bits
+from d2lpar.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_study, settings, train_setting
+
+TINY = Size(width=4, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
+BASE = Setting("full", "fresh", 2, 8, 0.2, 22)
+
+pytestmark = pytest.mark.usefixtures("one_core", "small_data")
+
+
+def trained(setting, seed=0, size=TINY):
+    return study._train(setting, seed, size)
+
+
+def steps_of(setting, monkeypatch, size=TINY):
+    """What each step of a training was made from: shard sizes, the divisor, and the rate."""
+    seen = []
+
+    def watched(replicas, X, y, divisor, right=study.add_gradients):
+        seen.append((len(replicas), len(y), divisor))
+        return right(replicas, X, y, divisor)
+
+    monkeypatch.setattr(study, "add_gradients", watched)
+    trained(setting, size=size)
+    return seen
+
+
+def test_the_scale_model_has_the_proportions_of_the_original():
+    for small, full in zip(settings(SMALL), settings(FULL)):
+        assert small.batch_size * 16 == full.batch_size and small.lr == full.lr
+        assert small.num_train % small.batch_size * 16 == full.num_train % full.batch_size == 96
+        assert small._replace(batch_size=0, num_train=0) == full._replace(batch_size=0, num_train=0)
+    assert 60_000 // 512 == 117 and 3558 // 32 == 111  # updates of an epoch, nearly the same
+
+
+def test_the_settings_cross_the_factors_once_each():
+    found = settings()
+    assert len(found) == len(set(found)) == 15
+    fresh = {s[:1] + s[2:5] for s in found if s.start == "fresh"}
+    assert fresh == {(last, k, *recipe) for last in ("full", "damped", "dropped") for k in (1, 2)
+                     for recipe in ((16, 0.1), (32, 0.2))}
+    assert {s[:5] for s in found if s.start == "used"} == {
+        (last, "used", 2, 32, 0.2) for last in ("full", "damped", "dropped")}
+    assert first_setting(SMALL) == ("full", "fresh", 1, 16, 0.1, 3558, "batch")
+    rests = [s.num_train % s.batch_size for s in predicted().values()]
+    assert rests == [31, 1, 6, 6] and not set(predicted().values()) & set(found)
+
+
+@pytest.mark.parametrize(("last", "expected"), [("full", [8, 8, 6]), ("damped", [8, 8, 8]), ("dropped", [8, 8])])
+def test_the_last_step_is_divided_as_its_setting_says(last, expected, monkeypatch):
+    seen = steps_of(BASE._replace(last=last), monkeypatch)
+    assert [divisor for *_, divisor in seen] == 2 * expected
+    assert [n for _, n, _ in seen] == 2 * ([8, 8, 6] if last != "dropped" else [8, 8])
+    assert {k for k, *_ in seen} == {2}
+
+
+def test_two_devices_in_turn_make_the_gradient_and_the_statistics_of_two_side_by_side():
+    torch.manual_seed(0)
+    X, y, devices = torch.rand(7, 1, 28, 28, dtype=torch.float64), torch.arange(7), try_devices(2)
+    net = resnet18(10, width=4).double()
+    initialize(net, 0)
+    parallel = DataParallel(copy.deepcopy(net), devices)
+    F.cross_entropy(parallel(X), y).backward()
+    replicas = study.sharing_parameters(net, 2)
+    norm = study.add_gradients(replicas, X, y, len(y))
+    found, right = ([p.grad for p in m.parameters()] for m in (net, parallel.module))
+    assert distance(found, right) < 1e-12
+    assert norm == pytest.approx(torch.cat([g.flatten() for g in right]).norm().item(), rel=1e-12)
+    for a, b in zip(net.buffers(), parallel.module.buffers()):
+        assert torch.equal(a, b)
+    assert not torch.equal(replicas[1][1].running_mean, replicas[0][1].running_mean), "each keeps its own"
+    assert all(a is b for a, b in zip(net.parameters(), replicas[1].parameters()))
+
+
+def test_a_shard_without_examples_changes_no_statistics():
+    replicas = study.sharing_parameters(resnet18(10, width=4), 2)
+    study.add_gradients(replicas, torch.rand(1, 1, 28, 28), torch.tensor([3]), 1)
+    assert [r[1].num_batches_tracked.item() for r in replicas] == [1, 0]
+
+
+def test_a_step_is_that_of_sgd_on_the_mean_loss(monkeypatch):
+    found, net = trained(BASE._replace(num_devices=1), size=TINY._replace(num_epochs=1))
+    right = resnet18(10, width=4)
+    initialize(right, 0, init_weights)
+    right = right.to(memory_format=torch.channels_last)
+    trainer = torch.optim.SGD(right.parameters(), 0.2)
+    train_iter, _ = study.load_data_fashion_mnist(8, 22, 20, 0)
+    for X, y in train_iter:
+        trainer.zero_grad()
+        F.cross_entropy(right(X), y).backward()
+        trainer.step()
+    assert distance(list(net.parameters()), list(right.parameters())) < 1e-5
+    assert len(found["accuracies"]) == len(found["before_last"]) == len(found["gradient"]) == 1
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_one_does_not():
+    runs = [trained(BASE, seed) for seed in (0, 0, 1)]
+    assert runs[0][0] == runs[1][0] and same_bits([list(net.parameters()) for _, net in runs[:2]])
+    assert not torch.equal(runs[0][1][0].weight, runs[2][1][0].weight)
+
+
+def test_a_used_network_has_the_weights_of_a_fresh_one_and_the_past_of_another():
+    study._first.cache_clear()
+    used, fresh = (study.starting_network(BASE._replace(start=start), 3, TINY) for start in ("used", "fresh"))
+    past = study._first(3, TINY)[1]
+    for (name, x), old, new in zip(used.state_dict().items(), past.state_dict().values(), fresh.state_dict().values()):
+        is_weight = x.dim() > 1
+        assert torch.equal(x, new if is_weight else old), name
+    assert past[1].num_batches_tracked == 2 * 6  # two epochs of six minibatches, and untouched since
+    trained(BASE._replace(start="used"), 3)
+    assert past[1].num_batches_tracked == 2 * 6
+
+
+def test_the_accuracy_before_the_last_step_is_that_of_a_training_without_it():
+    """Dropped, the last epoch's accuracy before and after are the same; the first epoch's are those of a full one."""
+    (full, _), (dropped, _) = trained(BASE), trained(BASE._replace(last="dropped"))
+    assert dropped["accuracies"] == dropped["before_last"] and "stale" not in dropped
+    assert full["before_last"][0] == dropped["before_last"][0]
+
+
+def test_what_the_last_step_did_is_taken_apart(monkeypatch):
+    calls = []
+
+    def accuracy(replicas, test_iter):
+        calls.append([copy.deepcopy(r.state_dict()) for r in replicas])
+        return 0.0
+
+    monkeypatch.setattr(study, "accuracy", accuracy)
+    _, net = trained(BASE, size=TINY._replace(num_epochs=1))
+    before, after, own, fitting, fitting_before, new_parameters, new_statistics = calls
+    assert [len(c) for c in calls] == [1, 1, 2, 1, 1, 1, 1]
+    (before,), (after,) = before, after
+    parameters, statistics = dict(net.named_parameters()), dict(net.named_buffers())
+    for [state], p_of, s_of in ((new_parameters, after, before), (new_statistics, before, after),
+                                (fitting, after, None), (fitting_before, before, None)):
+        assert all(torch.equal(state[name], p_of[name]) for name in parameters)
+        assert s_of is None or all(torch.equal(state[name], s_of[name]) for name in statistics)
+        assert s_of is not None or not torch.equal(state["1.running_mean"], p_of["1.running_mean"])
+    assert not torch.equal(before["0.weight"], after["0.weight"]) and torch.equal(after["0.weight"], net[0].weight)
+    assert torch.equal(own[0]["1.running_mean"], after["1.running_mean"])
+    assert not torch.equal(own[1]["1.running_mean"], after["1.running_mean"])
+
+
+def test_recalibrated_statistics_are_the_mean_of_those_of_the_batches():
+    torch.manual_seed(0)
+    train_iter, _ = study.load_data_fashion_mnist(8, 140, 20, 0)
+    norm = nn.BatchNorm2d(1)
+    norm.running_mean += 5
+    fresh = study.recalibrated(norm, train_iter)
+    X = train_iter.images / 255
+    assert fresh.running_mean.item() == pytest.approx(X.mean().item(), rel=1e-5)
+    assert fresh.running_var.item() == pytest.approx(X.var().item(), rel=1e-5)
+    assert norm.running_mean == 5 and norm.momentum == 0.1, "the network itself is left alone"
+    assert study.apart(norm, fresh) == pytest.approx(((5 - X.mean()) / X.std()).item(), rel=1e-3)
+    assert study.apart(norm, norm) == 0 and study.apart(nn.Linear(1, 1), nn.Linear(1, 1)) == 0
+
+
+def test_group_normalisation_takes_the_place_of_every_batchnorm():
+    net = study.starting_network(BASE._replace(norm="group"), 0, TINY)
+    kinds = [type(m) for m in net.modules()]
+    assert nn.BatchNorm2d not in kinds and kinds.count(nn.GroupNorm) == 17
+    found, _ = trained(BASE._replace(norm="group"))
+    assert found["stale"] == [0, 0] and found["recalibrated"] == found["accuracies"][-1]
+
+
+def test_accuracy_counts_each_image_once_by_its_own_replica():
+    class Says(nn.Module):
+        def __init__(self, label):
+            super().__init__()
+            self.scores = nn.Parameter(F.one_hot(torch.tensor(label), 3).float())
+
+        def forward(self, X):
+            return self.scores.expand(len(X), 3)
+
+    batches = [(torch.zeros(4, 1), torch.tensor([0, 0, 1, 2])), (torch.zeros(1, 1), torch.tensor([0]))]
+    assert study.accuracy([Says(0), Says(1)], batches) == 4 / 5
+    assert study.accuracy([Says(0)], batches) == 3 / 5
+
+
+def test_a_setting_a_seed_or_a_size_that_makes_no_sense_is_refused():
+    for change, said in (({"last": "half"}, "last is one of full, damped, dropped, got 'half'"), ({"start": 1}, "start is one of"),
+                         ({"norm": None}, "norm is one of"), ({"num_devices": 0}, "num_devices|number of devices"),
+                         ({"batch_size": 2.5}, "batch"), ({"lr": -1}, "learning rate"), ({"num_train": 0}, "num_train|train")):
+        with pytest.raises(ValueError, match=said):
+            train_setting(BASE._replace(**change), 0, TINY)
+    for seed, size, said in ((-1, TINY, "seed"), (0, TINY._replace(width=0), "width"), (0, (8, 16), "size must be a Size")):
+        with pytest.raises(ValueError, match=said):
+            train_setting(BASE, seed, size)
+    with pytest.raises(ValueError, match="setting must be a Setting"):
+        train_setting(tuple(BASE), 0, TINY)
+
+
+def test_the_study_wants_real_images_and_says_how_to_get_them(tmp_path):
+    with pytest.raises(DataError, match="python -m d2lpar data"):
+        run_study(tmp_path / "x.jsonl", 1, TINY)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_study_has_a_record_of_every_setting_and_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "find_data", lambda: "here")
+    monkeypatch.setattr(study, "run_missing", lambda path, about, runs, function, n: calls.append((about, runs, function, n)))
+    calls = []
+    run_study(tmp_path / "x.jsonl", 3, TINY)
+    [(about, runs, function, processes)] = calls
+    assert len(runs) == 3 * (15 + 4) and processes >= 1 and about["size"] == TINY._asdict()
+    assert about["data"]["num_train"] == 22 and "torch" in about["machine"]
+    assert function(**runs[-1]) == train_setting(Setting(**runs[-1]["setting"]), 2, TINY)
+    assert list(signature(study.run).parameters) == ["size", *runs[0]]
