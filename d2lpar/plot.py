@@ -587,6 +587,48 @@ def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence
     return fig
 
 
+def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
+                x: Sequence[float] | None = None) -> Figure:
+    """A panel for each name, all with the same axes: every run as a thin line, and a thick one through the medians.
+
+    Args:
+        panels: by name, the values of each run, as many in every run of the figure.
+        x: their places, 1, 2, 3, ... by default.
+    """
+    if x is not None:
+        _check_values("x", x)
+    length = None if x is None else len(x)
+    for name, runs in _by_name(panels, "panels").items():
+        check_list(f"runs of {name}", runs)
+        _check_not_empty(runs, f"runs of {name}")
+        for values in runs:
+            _check_values(name, values, length)
+            _check_not_empty(values, f"values of {name}")
+            length = len(values)
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    fig, axes = plt.subplots(rows, columns, sharex=True, sharey=True, squeeze=False, figsize=(5.8, 0.5 + 2.0 * rows))
+    words = []
+    for i, (ax, (name, runs)) in enumerate(zip(axes.flat, panels.items())):
+        places = range(1, len(runs[0]) + 1) if x is None else x
+        for values in runs:
+            ax.plot(places, values, color=rank_style(i)["color"], linewidth=0.7, alpha=0.5)
+        middle = [statistics.median(values) for values in zip(*runs)]
+        ax.plot(places, middle, color="black", linewidth=1.8)
+        ax.text(0.96, 0.05, name, transform=ax.transAxes, ha="right", va="bottom", fontsize=9)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ends = [values[-1] for values in runs]
+        words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g}; "
+                     f"at the end between {min(ends):.2g} and {max(ends):.2g}")
+    for ax in axes.flat[len(panels):]:
+        ax.set_visible(False)
+    fig.supxlabel(xlabel, fontsize=10)
+    fig.supylabel(ylabel, fontsize=10)
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, a panel for each group, with the same axes. "
+                  f"{'. '.join(words)}.")
+    return fig
+
+
 def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[str, Sequence[float]] | None = None,
               ) -> Figure:
     """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring."""

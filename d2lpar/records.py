@@ -21,7 +21,7 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
-from d2lpar.checks import check_counts, check_functions, check_list
+from d2lpar.checks import check_counts, check_functions, check_list, shown
 
 try:
     import fcntl
@@ -37,12 +37,15 @@ def read_records(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]
     """The first line of a file of records, and all others.
 
     Raises:
+        ValueError: if `path` is no name.
         RecordError: if the file is not there, is cut off, or holds anything but records, or one run twice.
     """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"path must be the name of a file, got {shown(path)}")
     try:
         text = Path(path).read_bytes()
-    except OSError as problem:
-        raise RecordError(f"{path} cannot be read: {problem.strerror}") from problem
+    except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
+        raise RecordError(f"{path} cannot be read: {getattr(problem, 'strerror', problem)}") from problem
     about, records = _parsed(path, text)
     if not text.endswith(b"\n"):
         raise RecordError(f"{path} is cut off in line {len(records) + 2}; the command that wrote it mends that")

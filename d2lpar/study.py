@@ -187,11 +187,11 @@ def starting_network(setting: Setting, seed: int, size: Size) -> nn.Module:
         net.apply(use_group_norm)
     initialize(net, seed, init_weights)
     if setting.start == "used":
-        weights = [m.weight for m in net.modules() if type(m) in (nn.Linear, nn.Conv2d)]
-        net = copy.deepcopy(_first(seed, size)[1])
+        fresh, net = net, copy.deepcopy(_first(seed, size)[1])
         with torch.no_grad():
-            for m, weight in zip((m for m in net.modules() if type(m) in (nn.Linear, nn.Conv2d)), weights):
-                m.weight.copy_(weight)
+            for p, weight in zip(net.parameters(), fresh.parameters()):
+                if p.dim() > 1:  # of a convolution or a linear layer, which is what init_weights draws
+                    p.copy_(weight)
     return net.to(memory_format=torch.channels_last)  # faster on a CPU
 
 
@@ -207,7 +207,8 @@ def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
     replicas = [net, *[copy.deepcopy(net) for _ in range(num_devices - 1)]]
     for replica in replicas[1:]:
         for m, own in zip(net.modules(), replica.modules()):
-            own._parameters = m._parameters
+            for name, p in m.named_parameters(recurse=False):
+                own.register_parameter(name, p)
     return replicas
 
 
@@ -261,8 +262,9 @@ def apart(net: nn.Module, other: nn.Module) -> float:
 
     A root mean square over all channels; 0 without running statistics.
     """
-    pairs = [(a, b) for a, b in zip(net.modules(), other.modules()) if isinstance(a, nn.BatchNorm2d)]
-    far = [(a.running_mean - b.running_mean) / (b.running_var + b.eps).sqrt() for a, b in pairs]
+    here, there = dict(net.named_buffers()), dict(other.named_buffers())
+    far = [(x - there[name]) / (there[name.replace("mean", "var")] + 1e-5).sqrt() for name, x in here.items()
+           if name.endswith("running_mean")]
     return torch.cat(far).square().mean().sqrt().item() if far else 0.0
 
 

@@ -30,7 +30,8 @@ from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
-from d2lpar.plot import draw_curves, draw_dots, draw_seeds, draw_trainings
+from d2lpar.plot import draw_curves, draw_dots, draw_panels, draw_seeds, draw_trainings
+from d2lpar.records import RecordError
 from d2lpar.scratch import evaluate_accuracy, get_params, record_step, train_batch
 from d2lpar.timing import Span
 from d2lpar.ways import Piece, alone_s, by_data_s, pieces_of
@@ -50,8 +51,9 @@ JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", obj
         torch.zeros(6, 1, 28, 28), torch.zeros(6, dtype=torch.bool), torch.device("cpu"),
         [torch.zeros(3), torch.zeros(2)], [torch.zeros(3), torch.zeros(3).double()], [[torch.zeros(3)], []]]
 
-# Tried elsewhere, because they would download or start processes as soon as their arguments are good
-ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks"}
+# Tried elsewhere, because they would download, start processes or train as soon as their arguments are good
+ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks", "records.run_missing", "study.run_study",
+             "study.train_setting"}
 
 # What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
 INNER = set("""
@@ -71,6 +73,9 @@ INNER = set("""
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
+    records.RecordError study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
+    study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
+    study.apart study.rounded study.run
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
 
@@ -120,6 +125,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
     "models.initialize": lambda: {"net": mlp(), "seed": 0},
     "stored.stored": lambda: {"name": "bench"},
+    "records.read_records": lambda: {"path": PACKAGE.parent / "book" / "_data" / "last_minibatch.jsonl"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
@@ -163,6 +169,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
+    "plot.draw_panels": lambda: {"panels": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2]},
     "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU], "curve": False},
@@ -200,6 +207,7 @@ CALLS: dict[str, Callable] = {
     "ways.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
+    "plot.draw_panels": lambda **kwargs: draw_panels(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),
     "plot.draw_seeds": lambda **kwargs: draw_seeds(xlabel="x", ylabel="y", **kwargs),
     "scratch.record_step": lambda **kwargs: record_step(train_batch, **kwargs),
@@ -232,7 +240,7 @@ def complaint(name: str, argument: str, junk: object) -> str:
     """How the package has answered wrongly to this argument; "" if it took it, or refused it itself."""
     try:
         call(name, {**GOOD[name](), argument: junk})
-    except (ValueError, DataError) as error:
+    except (ValueError, DataError, RecordError) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         own = Path(last.filename).is_relative_to(PACKAGE) and any(last.lineno in lines for lines in raises(last.filename))
         if own and "\n" not in str(error) and len(str(error)) < 2000:

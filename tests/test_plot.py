@@ -219,6 +219,21 @@ def test_dots_are_all_there_with_their_median_and_rings_around_the_marked():
     plt.close("all")
 
 
+def test_panels_show_every_run_thin_and_the_medians_thick_on_the_same_axes():
+    fig = plot.draw_panels({"a": [[1.0, 5.0], [3.0, 6.0], [2.0, 10.0]], "b": [[0.0, 1.0]]}, "epoch", "test accuracy", [1, 4])
+    first, second = fig.axes
+    assert [list(line.get_ydata()) for line in first.lines] == [[1, 5], [3, 6], [2, 10], [2, 6]]
+    assert [line.get_color() == "black" for line in first.lines] == [False, False, False, True]
+    assert all(list(line.get_xdata()) == [1, 4] for ax in fig.axes for line in ax.lines)
+    assert first.get_xlim() == second.get_xlim() and first.get_ylim() == second.get_ylim()
+    words = fig.get_label()
+    assert "a: 3 runs, whose median goes from 2 to 6; at the end between 5 and 10" in words and "b: 1 runs" in words
+    for bad in ({"a": [[1.0, 2.0]], "b": [[1.0]]}, {"a": []}, {}, {"a": [[]]}, {"a": [["x"]]}):
+        with pytest.raises(ValueError):
+            plot.draw_panels(bad, "x", "y")
+    plt.close("all")
+
+
 def test_a_fit_is_shown_with_its_factor_and_without_times_that_are_not_positive():
     fig = plot.draw_fit([10, 20, 40], [1.0, 2.0, 4.0], {"good": [1.0, 1.0, 2.0], "bad": [-1.0, 1.0, 1.0]})
     assert "good: measured times are 1 to 2 times the fitted ones" in fig.get_label()
