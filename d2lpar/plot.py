@@ -615,7 +615,8 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
             ax.plot(places, values, color=rank_style(i)["color"], linewidth=0.7, alpha=0.5)
         middle = [statistics.median(values) for values in zip(*runs)]
         ax.plot(places, middle, color="black", linewidth=1.8)
-        ax.text(0.96, 0.05, name, transform=ax.transAxes, ha="right", va="bottom", fontsize=9)
+        ax.text(0.96, 0.05, name, transform=ax.transAxes, ha="right", va="bottom", fontsize=9,
+                bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5})
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ends = [values[-1] for values in runs]
         words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g}; "
