@@ -180,7 +180,6 @@ def all_gather_here(x: Any) -> list:
         RuntimeError: outside such a call; or on every rank that waits, as soon as one
             rank cannot come any more because its function has raised or returned. If it
             has raised, that is the error which `run_on_devices` reports.
-    Taught in: notebooks/05_larger_batches.ipynb
     """
     if not hasattr(_here, "meeting"):
         raise RuntimeError("all_gather_here is for functions that run_on_devices calls: "

@@ -97,7 +97,7 @@ def test_moments_combined_are_those_of_the_whole(sizes, shape):
 def test_a_mean_of_ten_thousand_does_not_swallow_a_variance_of_one_in_float32(sizes):
     x = (torch.randn(12, 2, 400, generator=torch.Generator().manual_seed(0)) + 1e4).float()
     right = x.double().transpose(0, 1).flatten(1)
-    count, mean, squares = combine_moments(*zip(*[moments(shard) for shard in x.split(sizes)]))
+    count, _, squares = combine_moments(*zip(*[moments(shard) for shard in x.split(sizes)]))
     assert distance([squares / count], [right.var(1, correction=0)]) < 1e-4
     naive = x.square().sum((0, 2)) / count - (x.sum((0, 2)) / count).square()
     assert distance([naive], [right.var(1, correction=0)]) > 1, "the case is too easy"
@@ -127,8 +127,6 @@ def test_the_settings_mean_what_they_mean_in_pytorch_over_three_steps(sizes, set
         x, grad = rand(12, 3, 4, 2, seed=step) + step, rand(12, 3, 4, 2, seed=9)
         plain.zero_grad()
         norm = assert_as_the_whole(norm, plain, sizes, x, grad)
-        norm.zero_grad()
-    assert same_bits([[norm.num_batches_tracked], [torch.tensor(3 + int(0))]]) if list(norm.buffers()) else True
 
 
 @pytest.mark.parametrize("mode", ["eval", "frozen", "no buffers"])
@@ -227,10 +225,12 @@ def test_one_meeting_for_each_layer_forward_and_one_backward(monkeypatch):
     met, real = [], batchnorm.all_gather_here
     monkeypatch.setattr(batchnorm, "all_gather_here", lambda x: (met.append(len(x)), real(x))[1])
     parallel = DataParallel(nn.Sequential(SyncBatchNorm(6), nn.Tanh(), SyncBatchNorm(6)).double(), try_devices(3))
-    out = parallel(rand(9, 6))
-    assert met == [13] * 6  # a count, 6 means, 6 sums of squares; 2 layers, 3 ranks
-    out.square().sum().backward()
-    assert met[6:] == [12] * 6
+    for is_input_trained, backward in ((True, [12] * 6), (False, [12] * 3)):  # of data nobody asks for a gradient
+        met.clear()
+        out = parallel(rand(9, 6).requires_grad_(is_input_trained))
+        assert met == [13] * 6, "a count, 6 means, 6 sums of squares; 2 layers, 3 ranks"
+        out.square().sum().backward()
+        assert met[6:] == backward
 
 
 # What is wrong
@@ -348,7 +348,8 @@ def a_step_in_a_process(rank, net, X, y, sizes):
     found = []
     for wrap in (lambda m: m, nn.parallel.DistributedDataParallel):
         own = copy.deepcopy(net)
-        out = wrap(own)(X.split(sizes)[rank])
+        model = wrap(own)  # kept until the backward pass, or its hooks are gone
+        out = model(X.split(sizes)[rank])
         (F.cross_entropy(out, y.split(sizes)[rank], reduction="sum") / len(y)).backward()
         found.append([*[p.grad for p in own.parameters()], *own.buffers()])
     try:
@@ -360,6 +361,7 @@ def a_step_in_a_process(rank, net, X, y, sizes):
     return found, refused, one_device.detach()
 
 
+@pytest.mark.timeout(240)
 def test_two_processes_have_the_gradients_and_statistics_of_one_worker():
     net = known(nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).double())
     X, y = rand(7, 1, 6, 6), torch.arange(7) % 3
@@ -367,14 +369,14 @@ def test_two_processes_have_the_gradients_and_statistics_of_one_worker():
     out = plain(X)
     F.cross_entropy(out, y).backward()
     right, statistics = [p.grad for p in plain.parameters()], list(plain.buffers())
-    ranks = run_ranks(a_step_in_a_process, 2, sync, X, y, [5, 2], timeout_s=50)
+    ranks = run_ranks(a_step_in_a_process, 2, sync, X, y, [5, 2], timeout_s=200)
     by_hand, by_ddp = ([found[way] for found, *_ in ranks] for way in (0, 1))
     assert distance([a + b for a, b in zip(*by_hand)][:len(right)], right) < 1e-10
     for found in by_ddp:  # divides by the number of processes
         assert distance([2 * x for x in found[:len(right)]], right) < 1e-10
     for found in by_hand + by_ddp:
         assert distance(found[len(right):], statistics) < 1e-10
-    for _, refused, one_device in ranks:
+    for _, refused, _ in ranks:
         assert refused.startswith("2 virtual devices in each of 2 processes")
     assert distance([torch.cat([one for *_, one in ranks])], [out]) < 1e-10
 
@@ -410,7 +412,6 @@ def test_two_networks_that_train_at_the_same_time_do_not_meet_each_other():
             x, grad = rand(12, 3, seed=10 * seed + step), rand(12, 3, seed=step)
             plain.zero_grad()
             norm = assert_as_the_whole(norm, plain, [5, 7], x, grad)
-            norm.zero_grad()
         found.append(seed)
 
     found = []
