@@ -48,7 +48,7 @@ def combine_moments(
 ) -> tuple[int, Tensor, Tensor]:
     """The moments of the whole from those of its shards, some of which may be empty.
 
-    Source: Chan, Golub and LeVeque, 1983, there for two shards at a time.
+    Source: Chan et al., 1983, there for two shards at a time.
     Taught in: notebooks/05_larger_batches.ipynb
     """
     check_moments(counts, means, squares)

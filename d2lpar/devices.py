@@ -293,8 +293,8 @@ class _Meeting:
                 absent, *_ = self._absent(brought)
                 raised = self._gone[absent]
                 how = f"raised {raised.__name__}" if raised else "returned"
-                raise _Absent(f"rank {rank} waits in all_gather_here for rank {absent}, which will never come: "
-                              f"its function has {how}", self._gone if raised else None)
+                raise _Absent(f"rank {rank} waits in vain for rank {absent}, whose function has {how}",
+                              self._gone if raised else None)
         return [brought[r] for r in range(len(self))]
 
     def _absent(self, brought: dict[int, Any]) -> list[int]:
