@@ -133,7 +133,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
         raise RuntimeError(
             f"called in device {_here.rank}'s own thread: would wait forever")
     call = partial(_call, fn, same, _modes_of_this_thread(), _cores_per_device)
-    done: SimpleQueue = SimpleQueue()
+    done = _Meeting(lengths[0])  # where the ranks wait for one another, and end
     with uninterrupted():
         try:
             with _calls_lock:  # of two callers, one comes first on every rank
@@ -162,6 +162,29 @@ def run_on_device_0(fn: Callable, *args: Any) -> Any:
 def rank_here() -> int | None:
     """The rank of the device whose thread this is; None in every other thread."""
     return getattr(_here, "rank", None)
+
+
+def num_ranks_here() -> int | None:
+    """How many ranks the call of `run_on_devices` has that this thread works for; None in every other thread."""
+    return len(_here.meeting) if hasattr(_here, "meeting") else None
+
+
+def all_gather_here(x: Any) -> list:
+    """Every rank's `x`, in rank order: a meeting of all ranks of one `run_on_devices` call.
+
+    To be called by the function that `run_on_devices` runs, on every rank and as often
+    as on the others. Blocks until the last rank has come. The entries are the objects
+    themselves, not copies: read them, and leave them as they are.
+
+    Raises:
+        RuntimeError: outside such a call; or on every rank that waits, as soon as one
+            rank cannot come any more because its function has raised or returned. If it
+            has raised, that is the error which `run_on_devices` reports.
+    """
+    if not hasattr(_here, "meeting"):
+        raise RuntimeError("all_gather_here is for functions that run_on_devices calls: "
+                           "this thread belongs to no device")
+    return _here.meeting.gather(_here.rank, x)
 
 
 def set_seed(seed: int) -> None:
@@ -236,9 +259,77 @@ class _End:
         return self.rank < other.rank
 
 
-def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: SimpleQueue, rank: int,
+class _Absent(RuntimeError):
+    """A rank was waited for in vain; `because` of what another one raised, and reports itself, or of nothing."""
+
+    def __init__(self, message: str, because: object) -> None:
+        super().__init__(message)
+        self.because = because
+
+
+class _Meeting:
+    """What the ranks of one call have in common: where they wait for one another, and say how they have ended."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self._num_ranks = num_ranks
+        self._news = threading.Condition()
+        self._brought: dict[int, Any] = {}  # by rank, for the meeting that comes next
+        self._gone: dict[int, type[BaseException] | None] = {}  # by rank: what it raised, None if it returned
+        self._ends: SimpleQueue = SimpleQueue()
+
+    def __len__(self) -> int:
+        return self._num_ranks
+
+    def gather(self, rank: int, x: Any) -> list:
+        """What all ranks bring; blocks until the last one has come."""
+        with self._news:
+            brought = self._brought
+            brought[rank] = x
+            if len(brought) == len(self):
+                self._brought = {}  # who is fast opens the next meeting while others still read this one
+                self._news.notify_all()
+            self._news.wait_for(lambda: len(brought) == len(self) or self._absent(brought))
+            if len(brought) < len(self):
+                absent, *_ = self._absent(brought)
+                raised = self._gone[absent]
+                how = f"raised {raised.__name__}" if raised else "returned"
+                raise _Absent(f"rank {rank} waits in vain for rank {absent}, whose function has {how}",
+                              self._gone if raised else None)
+        return [brought[r] for r in range(len(self))]
+
+    def _absent(self, brought: dict[int, Any]) -> list[int]:
+        """The ranks that have ended and not come, the first one first."""
+        return [rank for rank in self._gone if rank not in brought]
+
+    def put(self, end: _End) -> None:
+        """The last word of a rank; releases those that wait for it."""
+        raised = None if end.error is None else type(end.error)  # the error itself would keep alive what it saw
+        if self._is_consequence(end.error):
+            end.error = None  # the rank that raised first reports what was wrong
+        with self._news:
+            self._gone[end.rank] = raised
+            self._news.notify_all()
+        self._ends.put(end)
+
+    def get(self) -> _End:
+        """One rank's last word, in the order in which they end; blocks until there is one."""
+        return self._ends.get()
+
+    def _is_consequence(self, error: BaseException | None) -> bool:
+        """Whether the rank would not have raised if another one had not."""
+        chain: list[BaseException] = []
+        while error is not None and not any(error is one for one in chain):
+            if isinstance(error, _Absent) and error.because is self._gone:
+                return True
+            chain.append(error)
+            error = error.__cause__ or error.__context__
+        return False
+
+
+def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: _Meeting, rank: int,
           args: tuple) -> None:
     end = _End(rank)
+    _here.meeting = done
     try:
         if torch.get_num_threads() != cores:
             torch.set_num_threads(cores)
@@ -248,5 +339,6 @@ def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done:
             end.result = fn(*args, **same)
     except BaseException as error:
         end.error = error
+    del _here.meeting
     done.put(end)
     del end  # an error remembers this frame

@@ -72,6 +72,9 @@ INNER = set("""
     published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
+    devices.all_gather_here batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
+    batchnorm.over_examples batchnorm.along_channels batchnorm.check_first_derivative batchnorm.check_channels batchnorm.check_input
+    batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
     records.RecordError study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
@@ -193,6 +196,10 @@ GOOD: dict[str, Callable[[], dict]] = {
     "replicas.replicate": lambda: {"module": mlp(), "device": CPU, "copy": True},
     "replicas.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU, "dim": 0},
     "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU], "output_device": CPU, "dim": 0},
+    "batchnorm.moments": lambda: {"x": torch.ones(3, 2)},
+    "batchnorm.combine_moments": lambda: {"counts": [3, 0], "means": [torch.ones(2)] * 2, "squares": [torch.ones(2)] * 2},
+    "batchnorm.SyncBatchNorm": lambda: {"num_features": 3, "eps": 0.1, "momentum": 0.1, "affine": True, "track_running_stats": True},
+    "batchnorm.convert_batchnorm": lambda: {"module": mlp()},
     "concise.evaluate_accuracy_gpus": lambda: {"net": mlp(torch.float32), "y": torch.tensor([0, 1, 2]), "devices": [CPU]},
     "concise.train_net": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0,
                                    "curve": False},

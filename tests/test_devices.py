@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from d2lpar import describe_devices, devices, run_on_devices, try_devices
-from d2lpar.devices import cores_per_device
+from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
 
@@ -272,6 +272,203 @@ def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
         time.sleep(0.05)  # until the caller waits
         os.kill(process, signal.SIGINT)
         assert hear() == "left at work: [], new threads limited: False, next call: [1, 2]"
+
+
+# Meetings of the ranks of one call
+
+
+in_20_s = pytest.mark.timeout(WAIT_S)  # for a rank that would wait for ever
+
+
+@in_20_s
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 8])
+def test_every_rank_gets_what_all_have_brought_in_rank_order_meeting_after_meeting(k):
+    def work(rank):
+        for number in range(20):
+            time.sleep(random.random() / 1000)
+            assert all_gather_here((rank, number)) == [(r, number) for r in range(k)]
+        return all_gather_here([rank])
+
+    results = run_on_devices(work, range(k))
+    assert results == [[[r] for r in range(k)]] * k
+    assert all(a is b for result in results for a, b in zip(result, results[0])), "the objects themselves"
+
+
+@in_20_s
+def test_nobody_leaves_a_meeting_before_the_last_one_has_come():
+    come = []
+
+    def work(rank):
+        time.sleep(0.02 * rank)
+        come.append(rank)
+        all_gather_here(None)
+        return len(come)
+
+    assert run_on_devices(work, range(4)) == [4] * 4
+
+
+def test_a_thread_of_no_device_has_nobody_to_meet():
+    with pytest.raises(RuntimeError, match="is for functions that run_on_devices calls"):
+        all_gather_here(1)
+    assert run_on_devices(lambda rank: num_ranks_here(), range(3)) == [3] * 3
+    assert (num_ranks_here(), rank_here()) == (None, None)
+    with pytest.raises(KeyError):
+        run_on_devices({}.__getitem__, range(2))
+    assert run_on_devices(lambda rank: num_ranks_here(), [0]) == [1], "after an error the next call has its own"
+
+
+@in_20_s
+@pytest.mark.parametrize("failing", range(4))
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_rank_that_raises_releases_all_that_wait_and_its_own_error_is_reported(failing, after):
+    released = []
+
+    def work(rank):
+        for number in range(5):
+            if (rank, number) == (failing, after):
+                time.sleep(0.02)
+                raise KeyError(f"from rank {rank}")
+            try:
+                all_gather_here(rank)
+            except RuntimeError as error:
+                released.append(str(error))
+                if rank % 2:
+                    raise
+                raise ValueError("in other words") from error
+
+    with pytest.raises(KeyError, match=f"from rank {failing}") as error:
+        run_on_devices(work, range(4))
+    assert error.value.__notes__ == [f"raised on rank {failing} of 4 devices"]
+    assert sorted(released) == [
+        f"rank {r} waits in vain for rank {failing}, whose function has raised KeyError"
+        for r in range(4) if r != failing]
+    assert run_on_devices(all_gather_here, [4, 5, 6, 7]) == [[4, 5, 6, 7]] * 4
+
+
+@in_20_s
+@pytest.mark.parametrize("gone", range(3))
+def test_a_rank_that_returns_early_is_named_by_the_lowest_rank_that_waits(gone):
+    def work(rank):
+        all_gather_here(rank)
+        if rank != gone:
+            all_gather_here(rank)
+
+    lowest = 1 if gone == 0 else 0
+    with pytest.raises(RuntimeError, match=f"rank {lowest} waits .* for rank {gone}, .* has returned") as error:
+        run_on_devices(work, range(3))
+    assert error.value.__notes__ == [f"raised on rank {lowest} of 3 devices"]
+
+
+@in_20_s
+def test_whoever_comes_when_another_rank_is_gone_already_does_not_wait():
+    gone = threading.Event()
+
+    def work(rank):
+        if rank == 1:
+            assert gone.wait(WAIT_S)
+            time.sleep(0.05)
+            return all_gather_here(rank)
+        gone.set()
+
+    with pytest.raises(RuntimeError, match="rank 1 waits in vain for rank 0"):
+        run_on_devices(work, range(2))
+
+
+@in_20_s
+def test_a_rank_that_makes_do_without_the_others_keeps_its_result_but_the_error_is_reported():
+    made_do = []
+
+    def work(rank):
+        if rank == 2:
+            raise KeyError("from rank 2")
+        with contextlib.suppress(RuntimeError):
+            all_gather_here(rank)
+        made_do.append(rank)
+
+    with pytest.raises(KeyError, match="from rank 2"):
+        run_on_devices(work, range(3))
+    assert sorted(made_do) == [0, 1]
+
+
+@in_20_s
+def test_the_consequence_of_another_call_is_an_error_of_its_own():
+    kept = []
+
+    def work(rank):
+        try:
+            all_gather_here(1 / rank)
+        except RuntimeError as error:
+            kept.append(error)
+
+    def raise_kept(rank):
+        raise kept[0]
+
+    with pytest.raises(ZeroDivisionError):
+        run_on_devices(work, range(2))
+    with pytest.raises(RuntimeError, match="rank 1 waits in vain for rank 0"):
+        run_on_devices(raise_kept, range(2))  # here nobody else raises anything that could be reported instead
+
+
+@in_20_s
+def test_callers_at_once_have_meetings_of_their_own():
+    def call_often(caller):
+        for number in range(20):
+            k = 2 + (caller + number) % 3
+            words = [(caller, number, rank) for rank in range(k)]
+            assert run_on_devices(lambda word: [all_gather_here(word) for _ in range(3)], words) == [[words] * 3] * k
+
+    with ThreadPoolExecutor(3) as callers:
+        for call in [callers.submit(call_often, caller) for caller in range(3)]:
+            call.result()
+
+
+@in_20_s
+def test_a_meeting_keeps_nothing_alive_when_it_is_over_or_has_failed():
+    class Thing:
+        pass
+
+    def meet(rank, thing, fails):
+        if rank == 0 and fails:
+            raise KeyError
+        all_gather_here(thing)
+
+    for fails in (False, True):
+        things = [Thing(), Thing(), Thing()]
+        watch = [weakref.ref(thing) for thing in things]
+        gc.collect()
+        gc.disable()
+        try:
+            with contextlib.suppress(KeyError):
+                run_on_devices(meet, range(3), things, fails=fails)
+            del things
+            time.sleep(0.1)  # the threads let go a moment later
+            assert [ref() for ref in watch] == [None] * 3
+        finally:
+            gc.enable()
+
+
+@forks
+def test_ctrl_c_in_a_meeting_ends_the_call_when_all_have_met():
+    def child(say):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        met = []
+
+        def work(rank):
+            if rank == 1:
+                say("working")
+                time.sleep(0.3)
+            met.append(all_gather_here(rank))
+
+        try:
+            run_on_devices(work, range(2))
+        except KeyboardInterrupt:
+            say(f"met: {met}, next call: {run_on_devices(all_gather_here, [3, 4])}")
+
+    with forked(child) as (process, hear):
+        assert hear() == "working"
+        time.sleep(0.05)
+        os.kill(process, signal.SIGINT)
+        assert hear() == "met: [[0, 1], [0, 1]], next call: [[3, 4], [3, 4]]"
 
 
 # What PyTorch keeps per thread

@@ -1,0 +1,8 @@
+"""Combines rightly, but keeps every batch."""
+
+from d2lpar.batchnorm import combine_moments, moments
+
+
+def mean_and_variance(batches):
+    count, mean, squares = combine_moments(*zip(*[moments(batch) for batch in list(batches)]))
+    return mean, squares / count

@@ -1,0 +1,8 @@
+"""Gives the root of the variance."""
+
+from d2lpar.batchnorm import combine_moments, moments
+
+
+def mean_and_variance(batches):
+    count, mean, squares = combine_moments(*zip(*[moments(batch) for batch in batches]))
+    return mean, (squares / count).sqrt()

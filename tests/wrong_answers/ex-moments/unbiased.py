@@ -1,0 +1,8 @@
+"""Divides by one less."""
+
+from d2lpar.batchnorm import combine_moments, moments
+
+
+def mean_and_variance(batches):
+    count, mean, squares = combine_moments(*zip(*[moments(batch) for batch in batches]))
+    return mean, squares / (count - 1)
