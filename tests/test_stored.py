@@ -12,7 +12,8 @@ from d2lpar import get_params, try_devices
 from d2lpar.models import lenet_params
 from d2lpar.oracle import distance
 from d2lpar.scratch import shard_gradients
-from d2lpar.stored import stored
+from d2lpar.records import RecordError
+from d2lpar.stored import stored, stored_records
 
 GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
 
@@ -29,6 +30,22 @@ def tool():
 def test_what_is_not_stored_is_refused_with_the_names_that_are():
     with pytest.raises(ValueError, match=r"of the names \[.*'bench'.*'lenet_trainings'.*\], not 'nothing'"):
         stored("nothing")
+
+
+def test_records_that_are_not_stored_are_refused_with_the_names_that_are():
+    for name in ("nothing", "bench", "../_data/bench", None):
+        with pytest.raises(ValueError, match=r"of the names \[.*'batch_sizes'.*\], not"):
+            stored_records(name)
+
+
+def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("d2lpar.stored.FOLDER", tmp_path)
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"about": {"command": "so"}}\n{"run": {"seed": 0}, "updates": 3}\n')
+    assert stored_records("few") == ({"command": "so"}, [{"run": {"seed": 0}, "updates": 3}])
+    file.write_text(file.read_text()[:-2])
+    with pytest.raises(RecordError, match="cut off in line 2"):
+        stored_records("few")
 
 
 def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
