@@ -23,12 +23,13 @@ from torch.utils import _pytree as pytree
 
 import d2lpar
 from d2lpar import checks
+from d2lpar.accumulation import accumulate_gradients
 from d2lpar.concise import evaluate_accuracy_gpus
 from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
 from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
-from d2lpar.models import LeNet, lenet_params
+from d2lpar.models import LeNet, lenet_params, loss
 from d2lpar.official_files import DataError
 from d2lpar.plot import draw_curves, draw_dots, draw_panels, draw_seeds, draw_trainings
 from d2lpar.records import RecordError
@@ -72,6 +73,7 @@ INNER = set("""
     published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
+    schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
     records.RecordError study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
@@ -128,6 +130,11 @@ GOOD: dict[str, Callable[[], dict]] = {
     "records.read_records": lambda: {"path": PACKAGE.parent / "book" / "_data" / "last_minibatch.jsonl"},
     "stored.stored_records": lambda: {"name": "batch_sizes"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
+    "schedules.linear_lr": lambda: {"lr": 0.1, "k": 2},
+    "schedules.sqrt_lr": lambda: {"lr": 0.1, "k": 2},
+    "schedules.warmup_lr": lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3},
+    "schedules.total_batch_size": lambda: {"per_device": 8, "num_devices": 2, "accumulation": 2},
+    "accumulation.accumulate_gradients": lambda: {"net": mlp(), "num_microbatches": 2, "loss": loss},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
@@ -206,6 +213,7 @@ CALLS: dict[str, Callable] = {
     "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
+    "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
     "ways.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
@@ -279,11 +287,16 @@ def test_what_is_good_is_taken(name: str) -> None:
 NO_LR, NO_COUNT, NO_SEED = [NAN, INF, -0.1, True, "0.1", None], [0, -1, 1.5, True, "2", None], [-1, 1.5, True, 2**64]
 MUST_BE_REFUSED = {
     **{(name, "lr"): NO_LR for name in ("scratch.train_batch", "scratch.train_batch_loop", "scratch.update", "scratch.train",
-                                        "oracle.one_worker", "concise.train_net")},
+                                        "oracle.one_worker", "concise.train_net", "schedules.linear_lr", "schedules.sqrt_lr",
+                                        "schedules.warmup_lr")},
     **{(name, argument): NO_COUNT for name, argument in (
         ("devices.try_devices", "k"), ("devices.cores_per_device", "cores"), ("data.Batches", "batch_size"),
         ("scratch.update", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
-        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"))},
+        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"),
+        ("accumulation.accumulate_gradients", "num_microbatches"), ("schedules.warmup_lr", "num_updates"),
+        ("schedules.total_batch_size", "accumulation"))},
+    **{(name, "k"): [0, 0.5, NAN, INF, True, "2", None] for name in ("schedules.linear_lr", "schedules.sqrt_lr", "schedules.warmup_lr")},
+    ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, str, 3],
     **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "data.load_data_fashion_mnist")},
     **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_net")},
     **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]

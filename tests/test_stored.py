@@ -11,8 +11,8 @@ import torch
 from d2lpar import get_params, try_devices
 from d2lpar.models import lenet_params
 from d2lpar.oracle import distance
-from d2lpar.scratch import shard_gradients
 from d2lpar.records import RecordError
+from d2lpar.scratch import shard_gradients
 from d2lpar.stored import stored, stored_records
 
 GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
