@@ -29,7 +29,7 @@ from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
 from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
-from d2lpar.models import LeNet, lenet_params, loss
+from d2lpar.models import LeNet, lenet_params
 from d2lpar.official_files import DataError
 from d2lpar.plot import draw_curves, draw_dots, draw_panels, draw_seeds, draw_trainings
 from d2lpar.records import RecordError
@@ -134,7 +134,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "schedules.sqrt_lr": lambda: {"lr": 0.1, "k": 2},
     "schedules.warmup_lr": lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3},
     "schedules.total_batch_size": lambda: {"per_device": 8, "num_devices": 2, "accumulation": 2},
-    "accumulation.accumulate_gradients": lambda: {"net": mlp(), "num_microbatches": 2, "loss": loss},
+    "accumulation.accumulate_gradients": lambda: {"net": mlp(), "num_microbatches": 2},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
@@ -296,7 +296,7 @@ MUST_BE_REFUSED = {
         ("accumulation.accumulate_gradients", "num_microbatches"), ("schedules.warmup_lr", "num_updates"),
         ("schedules.total_batch_size", "accumulation"))},
     **{(name, "k"): [0, 0.5, NAN, INF, True, "2", None] for name in ("schedules.linear_lr", "schedules.sqrt_lr", "schedules.warmup_lr")},
-    ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, str, 3],
+    ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, None, 3],
     **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "data.load_data_fashion_mnist")},
     **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_net")},
     **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]
