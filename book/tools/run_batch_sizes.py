@@ -1,8 +1,9 @@
 """How many updates does a larger batch save? `python book/tools/run_batch_sizes.py` trains LeNet to a target.
 
-For each batch size, a grid of learning rates, each with three seeds. A run ends at the first look at which the test
-accuracy is at least the target, and keeps the number of its updates. What is left of it stands in
-`book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and about five minutes on one core;
+For each batch size, a grid of learning rates, each with three seeds; and for the largest, higher rates with a warm-up
+and without. A run ends at the first look at which the test accuracy is at least the target, and keeps the number of its
+updates. What is left of it stands in
+`book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and about ten minutes on one core;
 stopped and started again, it goes on where it was.
 """
 
@@ -21,6 +22,7 @@ from d2lpar.data import provenance
 from d2lpar.models import lenet_params
 from d2lpar.official_files import find_data
 from d2lpar.records import run_missing
+from d2lpar.schedules import warmup_lr
 from d2lpar.scratch import shard_gradients, update
 from d2lpar.timing import describe_machine
 
@@ -30,13 +32,14 @@ NUM_TRAIN, NUM_TEST = 3072, 1024  # six times 512: every batch size divides it, 
 TARGET, MAX_EPOCHS = 0.7, 24
 SEEDS = range(3)
 BATCH_SIZES, RATES = (8, 32, 128, 512), (0.04, 0.08, 0.16)
+WARMED, WARMUPS = (512, (0.32, 0.64)), (0, 24)  # batch size and rates; updates, 24 are four epochs
 FIRST_LOOK, RATIO, PIECE = 8, 1.15, 128
 
 
-def updates_to_target(batch_size: int, lr: float, seed: int) -> dict[str, Any]:
+def updates_to_target(batch_size: int, lr: float, seed: int, warmup: int = 0) -> dict[str, Any]:
     """Train LeNet, and look at the test images after 8 updates, and then whenever there are 15 % more.
 
-    `seed` is that of the weights and of the order of the images.
+    `seed` is that of the weights and of the order of the images. The warm-up begins at a quarter of the rate.
 
     Returns:
         `updates` at the first look at which `accuracy` is at least the target; None if it is not after all epochs, or
@@ -51,7 +54,8 @@ def updates_to_target(batch_size: int, lr: float, seed: int) -> dict[str, Any]:
         for X, y in train_iter:
             # in pieces that stay in a core's cache, one after another: the same gradient, sooner
             pieces = [shard_gradients(A, c, params) for A, c in zip(X.split(PIECE), y.split(PIECE))]
-            update(params, [sum(grads) for grads in zip(*pieces)], lr, len(y))
+            now = warmup_lr(step, lr / 4, 4, warmup, MAX_EPOCHS * len(train_iter))
+            update(params, [sum(grads) for grads in zip(*pieces)], now, len(y))
             step += 1
             if step == look:
                 look = max(look + 1, round(look * RATIO))
@@ -65,7 +69,10 @@ def updates_to_target(batch_size: int, lr: float, seed: int) -> dict[str, Any]:
 
 def plan() -> list[dict[str, Any]]:
     """The arguments of all runs."""
-    return [{"batch_size": n, "lr": lr, "seed": seed} for seed in SEEDS for n in BATCH_SIZES for lr in RATES]
+    grid = [{"batch_size": n, "lr": lr, "seed": seed} for seed in SEEDS for n in BATCH_SIZES for lr in RATES]
+    batch_size, rates = WARMED
+    return grid + [{"batch_size": batch_size, "lr": lr, "seed": seed, "warmup": warmup}
+                   for seed in SEEDS for lr in rates for warmup in WARMUPS]
 
 
 def main() -> None:
