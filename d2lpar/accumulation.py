@@ -16,8 +16,8 @@ def accumulate_gradients(
 ) -> float:
     """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
 
-    Microbatches are cut as shards are: sizes differ by at most one, none is empty.
-    `loss` gives a number per example; a mean over a microbatch is refused.
+    Micro-batches are cut as shards are: sizes differ by at most one, none is empty.
+    `loss` gives a number per example; a mean over a micro-batch is refused.
     Taught in: notebooks/05_larger_batches.ipynb
     """
     check_accumulation(net, X, y, num_microbatches, loss)
@@ -32,17 +32,17 @@ def accumulate_gradients(
 
 
 def check_accumulation(net: nn.Module, X: Tensor, y: Tensor, num_microbatches: int, loss: Callable) -> None:
-    """Raise ValueError unless (X, y) is a minibatch that can be cut into so many microbatches, none of them empty."""
+    """Raise ValueError unless (X, y) is a minibatch that can be cut into so many micro-batches, none of them empty."""
     check_module(net)
     check_labels(X, y)
     check_counts(num_microbatches=num_microbatches)
     check_functions(loss=loss)
     if num_microbatches > len(X):
-        raise ValueError(f"{len(X)} examples cannot be cut into {num_microbatches} microbatches: some would be empty")
+        raise ValueError(f"{len(X)} examples cannot be cut into {num_microbatches} micro-batches: some would be empty")
 
 
 def check_one_each(losses: Tensor, y: Tensor) -> None:
     """Raise ValueError unless `losses` holds one number for each label."""
     if not isinstance(losses, Tensor) or losses.shape != y.shape:
         raise ValueError(f"loss must give one number per example, as with reduction='none', here {len(y)}, "
-                         f"got {shown(losses)}: the mean of a microbatch is divided by the wrong number")
+                         f"got {shown(losses)}: the mean of a micro-batch is divided by the wrong number")

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.accumulation: microbatches give the gradient of the whole minibatch, as devices do."""
+"""Tests of d2lpar.accumulation: micro-batches give the gradient of the whole minibatch, as devices do."""
 
 import copy
 
@@ -86,13 +86,13 @@ def test_batch_norm_takes_the_statistics_of_each_microbatch_and_moves_its_own_as
 
 
 @pytest.mark.parametrize("m, message", [
-    (8, "7 examples cannot be cut into 8 microbatches: some would be empty"),
+    (8, "7 examples cannot be cut into 8 micro-batches: some would be empty"),
     (0, "num_microbatches must be a whole number of at least 1"),
     (True, "num_microbatches must be a whole number"),
 ])
 def test_empty_microbatches_are_refused_and_nothing_is_changed(net, m, message):
     with pytest.raises(ValueError, match=message):
         accumulate_gradients(net, *batch(7), m)
-    with pytest.raises(ValueError, match="0 examples cannot be cut into 1 microbatches"):
+    with pytest.raises(ValueError, match="0 examples cannot be cut into 1 micro-batches"):
         accumulate_gradients(net, *batch(0), 1)
     assert gradients(net) == [None] * 4
