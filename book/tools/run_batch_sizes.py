@@ -1,6 +1,6 @@
 """How many updates does a larger batch save? `python book/tools/run_batch_sizes.py` trains LeNet to a target.
 
-For each batch size, a grid of learning rates, each with three seeds; and for the largest, higher rates with a warm-up
+For each batch size, a grid of learning rates, each with three seeds; and for the largest, a higher rate with a warm-up
 and without. A run ends at the first look at which the test accuracy is at least the target, and keeps the number of its
 updates. What is left of it stands in
 `book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and about ten minutes on one core;
@@ -32,7 +32,7 @@ NUM_TRAIN, NUM_TEST = 3072, 1024  # six times 512: every batch size divides it, 
 TARGET, MAX_EPOCHS = 0.7, 24
 SEEDS = range(3)
 BATCH_SIZES, RATES = (8, 32, 128, 512), (0.04, 0.08, 0.16)
-WARMED, WARMUPS = (512, (0.32, 0.64)), (0, 24)  # batch size and rates; updates, 24 are four epochs
+WARMED, WARMUPS = (512, (0.64,)), (0, 24)  # batch size and rates; updates, and 24 are four epochs
 FIRST_LOOK, RATIO, PIECE = 8, 1.15, 128
 
 
