@@ -2,9 +2,8 @@
 
 For each batch size, a grid of learning rates, each with three seeds; and for the largest, a higher rate with a warm-up
 and without. A run ends at the first look at which the test accuracy is at least the target, and keeps the number of its
-updates. What is left of it stands in
-`book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and about ten minutes on one core;
-stopped and started again, it goes on where it was.
+updates. What is left of it stands in `book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and
+about ten minutes on one core; stopped and started again, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -49,13 +48,13 @@ def updates_to_target(batch_size: int, lr: float, seed: int, warmup: int = 0) ->
         train_iter, test_iter = load_data_fashion_mnist(batch_size, NUM_TRAIN, NUM_TEST, seed)
     test_iter.batch_size = PIECE
     params = get_params(lenet_params(seed=seed), torch.device("cpu"))
-    step, look = 0, FIRST_LOOK
+    step, look, accuracy = 0, FIRST_LOOK, 0.0
     for _ in range(MAX_EPOCHS):
         for X, y in train_iter:
             # in pieces that stay in a core's cache, one after another: the same gradient, sooner
             pieces = [shard_gradients(A, c, params) for A, c in zip(X.split(PIECE), y.split(PIECE))]
             now = warmup_lr(step, lr / 4, 4, warmup, MAX_EPOCHS * len(train_iter))
-            update(params, [sum(grads) for grads in zip(*pieces)], now, len(y))
+            update(params, [sum(grads[1:], grads[0]) for grads in zip(*pieces)], now, len(y))
             step += 1
             if step == look:
                 look = max(look + 1, round(look * RATIO))
