@@ -155,12 +155,12 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
         style = rank_style(i)
         ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
         ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
-        words.append(f"{name}: median from {middle[0]:.2g} to {middle[-1]:.2g}, "
-                     f"at the end between {low[-1]:.2g} and {high[-1]:.2g} in {len(runs)} runs")
+        words.append(f"{name}: median from {_short(middle[0])} to {_short(middle[-1])}, "
+                     f"at the end between {_short(low[-1])} and {_short(high[-1])} in {len(runs)} runs")
     for i, (name, values) in enumerate((lines or {}).items()):
         places = range(1, length + 1) if x is None else x
         ax.plot(places, values, ("--", ":", "-.")[i % 3], color="0.4", label=name, zorder=1)
-        words.append(f"for comparison {name}: from {values[0]:.2g} to {values[-1]:.2g}")
+        words.append(f"for comparison {name}: from {_short(values[0])} to {_short(values[-1])}")
     ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -770,6 +770,10 @@ def _alt(fig: Figure) -> dict:
 
 def _curve_words(name: str, values: Sequence[float]) -> str:
     return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}" if len(values) else f"{name}: no points yet"
+
+
+def _short(x: float) -> str:
+    return f"{x:.2g}" if abs(x) < 100 else f"{x:,.0f}"
 
 
 def _stamp(fig: Figure) -> None:

@@ -342,7 +342,8 @@ def test_seeds_on_two_logarithmic_axes_are_compared_with_a_dashed_line():
     assert list(line.get_ydata()) == [7, 4.5] and list(dashed.get_xdata()) == [8, 32] and list(dashed.get_ydata()) == [8, 2]
     assert dashed.get_linestyle() == "--" and [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "a quarter"]
     assert "for comparison a quarter: from 8 to 2" in fig.get_label()
-    plt.close(fig)
+    assert "median from 1,262 to 0.12" in plot.draw_seeds({"a": [[1262.0, 0.123]]}, "x", "y").get_label()
+    plt.close("all")
     with pytest.raises(ValueError, match="a quarter has 1 values for 2 places"):
         plot.draw_seeds({"a": [[8.0, 4.0]]}, "x", "y", lines={"a quarter": [8.0]})
     with pytest.raises(ValueError, match="a scale is 'linear' or 'log', got 'cubic'"):
