@@ -100,8 +100,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     they get the markers, and the lines are dashed.
     """
     _check_curves(curves, x, points)
-    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in (xscale, yscale)):
-        raise ValueError(f"a scale is 'linear' or 'log', got {shown(xscale)} and {shown(yscale)}")
+    _check_scales(xscale, yscale)
     fig, ax = plt.subplots()
     for i, (name, values) in enumerate(curves.items()):
         places = range(1, len(values) + 1) if x is None else x
@@ -124,13 +123,15 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
 
 
 def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
-               x: Sequence[float] | None = None, yscale: str = "linear") -> Figure:
+               x: Sequence[float] | None = None, yscale: str = "linear", xscale: str = "linear",
+               lines: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
 
     Args:
         curves: by name, the values of each run, as many in every run.
         x: their places, 1, 2, 3, ... by default.
-        yscale: matplotlib's, "linear" or "log".
+        xscale, yscale: matplotlib's, "linear" or "log".
+        lines: what the runs are compared with, one value for each place: dashed and grey.
     """
     if x is not None:
         _check_values("x", x)
@@ -141,8 +142,10 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
         for values in runs:
             _check_values(name, values, len(runs[0]) if x is None else len(x))
         _check_not_empty(runs[0], f"values of {name}")
-    if not isinstance(yscale, str) or yscale not in ("linear", "log"):
-        raise ValueError(f"a scale is 'linear' or 'log', got {shown(yscale)}")
+    length = len(next(iter(curves.values()))[0])
+    for name, values in ({} if lines is None else _by_name(lines, "lines")).items():
+        _check_values(name, values, length)
+    _check_scales(xscale, yscale)
     fig, ax = plt.subplots()
     words = []
     for i, (name, runs) in enumerate(curves.items()):
@@ -152,12 +155,16 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
         style = rank_style(i)
         ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
         ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
-        words.append(f"{name}: median from {middle[0]:.2g} to {middle[-1]:.2g}, "
-                     f"at the end between {low[-1]:.2g} and {high[-1]:.2g} in {len(runs)} runs")
-    ax.set(xlabel=xlabel, ylabel=ylabel, yscale=yscale)
+        words.append(f"{name}: median from {_short(middle[0])} to {_short(middle[-1])}, "
+                     f"at the end between {_short(low[-1])} and {_short(high[-1])} in {len(runs)} runs")
+    for i, (name, values) in enumerate((lines or {}).items()):
+        places = range(1, length + 1) if x is None else x
+        ax.plot(places, values, ("--", ":", "-.")[i % 3], color="0.4", label=name, zorder=1)
+        words.append(f"for comparison {name}: from {_short(values[0])} to {_short(values[-1])}")
+    ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if len(curves) > 1:
+    if len(curves) > 1 or lines:
         ax.legend()
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
                   f"run. {'; '.join(words)}.")
@@ -716,6 +723,11 @@ def _check_values(name: str, values: Sequence[float], length: int | None = None)
         raise ValueError(f"{name} has {len(values)} values for {length} places")
 
 
+def _check_scales(*scales: str) -> None:
+    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in scales):
+        raise ValueError(f"a scale is 'linear' or 'log', got {' and '.join(map(shown, scales))}")
+
+
 def _check_curves(curves: Mapping[str, Sequence[float]], x: Sequence[float] | None,
                   points: Mapping[str, Sequence[float]] | None) -> None:
     if x is not None:
@@ -758,6 +770,10 @@ def _alt(fig: Figure) -> dict:
 
 def _curve_words(name: str, values: Sequence[float]) -> str:
     return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}" if len(values) else f"{name}: no points yet"
+
+
+def _short(x: float) -> str:
+    return f"{x:.2g}" if abs(x) < 100 else f"{x:,.0f}"
 
 
 def _stamp(fig: Figure) -> None:

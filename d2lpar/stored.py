@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from d2lpar.checks import shown
+from d2lpar.records import read_records
 
 FOLDER = Path(__file__).resolve().parents[1] / "book" / "_data"
 
@@ -17,8 +18,23 @@ def stored(name: str) -> dict[str, Any]:
     Raises:
         ValueError: if there are none of this name.
     """
-    known = sorted(file.stem for file in FOLDER.glob("*.json"))
+    return json.loads(_found(name, ".json").read_text("utf8"))
+
+
+def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What is said of the runs in `book/_data/NAME.jsonl`, by which command, on which machine and data; and the runs.
+
+    Raises:
+        ValueError: if there are none of this name.
+        RecordError: if the file is cut off, or holds anything else.
+    """
+    return read_records(_found(name, ".jsonl"))
+
+
+def _found(name: str, ending: str) -> Path:
+    """The file of this name, which is one of those that are there."""
+    known = sorted(file.stem for file in FOLDER.glob(f"*{ending}"))
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"there are stored results of the names {known}, not {shown(name)}; "
                          "they lie in the book's folder, not in the package")
-    return json.loads((FOLDER / f"{name}.json").read_text("utf8"))
+    return FOLDER / f"{name}{ending}"

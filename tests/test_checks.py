@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 import d2lpar
 from d2lpar import checks
+from d2lpar.accumulation import accumulate_gradients
 from d2lpar.concise import evaluate_accuracy_gpus
 from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
@@ -75,6 +76,7 @@ INNER = set("""
     devices.all_gather_here batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
     batchnorm.over_examples batchnorm.along_channels batchnorm.check_first_derivative batchnorm.check_channels batchnorm.check_input
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
+    schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
     records.RecordError study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
@@ -129,7 +131,13 @@ GOOD: dict[str, Callable[[], dict]] = {
     "models.initialize": lambda: {"net": mlp(), "seed": 0},
     "stored.stored": lambda: {"name": "bench"},
     "records.read_records": lambda: {"path": PACKAGE.parent / "book" / "_data" / "last_minibatch.jsonl"},
+    "stored.stored_records": lambda: {"name": "batch_sizes"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
+    "schedules.linear_lr": lambda: {"lr": 0.1, "k": 2},
+    "schedules.sqrt_lr": lambda: {"lr": 0.1, "k": 2},
+    "schedules.warmup_lr": lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3},
+    "schedules.total_batch_size": lambda: {"per_device": 8, "num_devices": 2, "accumulation": 2},
+    "accumulation.accumulate_gradients": lambda: {"net": mlp(), "num_microbatches": 2},
     "oracle.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
     "oracle.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "oracle.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
@@ -167,7 +175,8 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_timelines": lambda: {"groups": {"a": [Span(0, "forward", 0.0, 1.0)]}, "marks": {"alone": 1.0}, "communication": ["send"]},
     "plot.draw_cuts": lambda: {"layers": 4, "channels": 4},
     "plot.draw_steps": lambda: {"steps": {"a": [Span(0, "forward", 0.0, 1.0)]}},
-    "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear"},
+    "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear", "xscale": "linear",
+                                "lines": {"a": [1.0, 2.0]}},
     "plot.draw_memory": lambda: {"addresses": {"a": [1, 1]}},
     "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
@@ -211,6 +220,7 @@ CALLS: dict[str, Callable] = {
     "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
+    "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
     "ways.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
@@ -284,11 +294,16 @@ def test_what_is_good_is_taken(name: str) -> None:
 NO_LR, NO_COUNT, NO_SEED = [NAN, INF, -0.1, True, "0.1", None], [0, -1, 1.5, True, "2", None], [-1, 1.5, True, 2**64]
 MUST_BE_REFUSED = {
     **{(name, "lr"): NO_LR for name in ("scratch.train_batch", "scratch.train_batch_loop", "scratch.update", "scratch.train",
-                                        "oracle.one_worker", "concise.train_net")},
+                                        "oracle.one_worker", "concise.train_net", "schedules.linear_lr", "schedules.sqrt_lr",
+                                        "schedules.warmup_lr")},
     **{(name, argument): NO_COUNT for name, argument in (
         ("devices.try_devices", "k"), ("devices.cores_per_device", "cores"), ("data.Batches", "batch_size"),
         ("scratch.update", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
-        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"))},
+        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_net", "batch_size"),
+        ("accumulation.accumulate_gradients", "num_microbatches"), ("schedules.warmup_lr", "num_updates"),
+        ("schedules.total_batch_size", "accumulation"))},
+    **{(name, "k"): [0, 0.5, NAN, INF, True, "2", None] for name in ("schedules.linear_lr", "schedules.sqrt_lr", "schedules.warmup_lr")},
+    ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, None, 3],
     **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "data.load_data_fashion_mnist")},
     **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_net")},
     **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]

@@ -333,6 +333,23 @@ def test_seeds_are_a_line_of_medians_in_a_band_from_lowest_to_highest():
     plt.close(fig)
 
 
+def test_seeds_on_two_logarithmic_axes_are_compared_with_a_dashed_line():
+    fig = plot.draw_seeds({"a": [[8.0, 4.0], [6.0, 5.0]]}, "batch size", "updates", x=[8, 32], xscale="log", yscale="log",
+                          lines={"a quarter": [8.0, 2.0]})
+    [ax] = fig.axes
+    line, dashed = ax.lines
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert list(line.get_ydata()) == [7, 4.5] and list(dashed.get_xdata()) == [8, 32] and list(dashed.get_ydata()) == [8, 2]
+    assert dashed.get_linestyle() == "--" and [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "a quarter"]
+    assert "for comparison a quarter: from 8 to 2" in fig.get_label()
+    assert "median from 1,262 to 0.12" in plot.draw_seeds({"a": [[1262.0, 0.123]]}, "x", "y").get_label()
+    plt.close("all")
+    with pytest.raises(ValueError, match="a quarter has 1 values for 2 places"):
+        plot.draw_seeds({"a": [[8.0, 4.0]]}, "x", "y", lines={"a quarter": [8.0]})
+    with pytest.raises(ValueError, match="a scale is 'linear' or 'log', got 'cubic'"):
+        plot.draw_seeds({"a": [[8.0, 4.0]]}, "x", "y", xscale="cubic")
+
+
 def test_images_stand_under_their_names_five_in_a_row():
     pictures = torch.linspace(0, 1, 7 * 4).reshape(7, 1, 2, 2)
     fig = plot.draw_images(pictures, list("abcdefg"))

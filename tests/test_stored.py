@@ -1,34 +1,66 @@
-"""Tests of d2lpar.stored and of book/tools/run_trainings.py: what long runs have found, and that a page may draw it."""
+"""Tests of d2lpar.stored and of the tools run_trainings and run_batch_sizes: what long runs have found, and that a page may draw it."""
 
 import importlib.util
 from collections import Counter
+from contextlib import redirect_stdout
+from io import StringIO
 from math import isfinite
 from pathlib import Path
 
 import pytest
 import torch
 
-from d2lpar import get_params, try_devices
+from d2lpar import get_params, load_data_fashion_mnist, train_batch, try_devices
 from d2lpar.models import lenet_params
 from d2lpar.oracle import distance
+from d2lpar.records import RecordError
 from d2lpar.scratch import shard_gradients
-from d2lpar.stored import stored
+from d2lpar.stored import stored, stored_records
 
 GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
 
 
-@pytest.fixture(scope="module")
-def tool():
-    path = Path(__file__).parents[1] / "book" / "tools" / "run_trainings.py"
-    spec = importlib.util.spec_from_file_location("run_trainings", path)
+def loaded(name):
+    """A tool of the book, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "book" / "tools" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tool():
+    return loaded("run_trainings")
+
+
+@pytest.fixture
+def counting(small_data, one_core, monkeypatch):
+    """The tool that counts updates to a target, on 64 images."""
+    module = loaded("run_batch_sizes")
+    for name, value in {"NUM_TRAIN": 64, "NUM_TEST": 16, "MAX_EPOCHS": 1}.items():
+        monkeypatch.setattr(module, name, value)
     return module
 
 
 def test_what_is_not_stored_is_refused_with_the_names_that_are():
     with pytest.raises(ValueError, match=r"of the names \[.*'bench'.*'lenet_trainings'.*\], not 'nothing'"):
         stored("nothing")
+
+
+def test_records_that_are_not_stored_are_refused_with_the_names_that_are():
+    for name in ("nothing", "bench", "../_data/bench", None):
+        with pytest.raises(ValueError, match=r"of the names \[.*'batch_sizes'.*\], not"):
+            stored_records(name)
+
+
+def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("d2lpar.stored.FOLDER", tmp_path)
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"about": {"command": "so"}}\n{"run": {"seed": 0}, "updates": 3}\n')
+    assert stored_records("few") == ({"command": "so"}, [{"run": {"seed": 0}, "updates": 3}])
+    file.write_text(file.read_text()[:-2])
+    with pytest.raises(RecordError, match="cut off in line 2"):
+        stored_records("few")
 
 
 def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
@@ -117,3 +149,63 @@ def test_a_drift_uses_the_activation_that_it_names(tool, small_data, one_core, m
     assert len(calls) == 2 * 3 * 3, "three layers, two steps, on the whole batch and on two halves"
     from_plan = {arguments["activation"] for group, _, _, arguments in tool.plan() if group == "rounding"}
     assert from_plan == {"watched", "ReLU"}
+
+
+def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data_and_name_no_one(root):
+    tool = loaded("run_batch_sizes")
+    about, records = stored_records("batch_sizes")
+    assert sorted(str(record["run"]) for record in records) == sorted(map(str, tool.plan()))
+    assert (about["command"], about["target"], about["max_epochs"]) == (tool.COMMAND, tool.TARGET, tool.MAX_EPOCHS)
+    assert (about["data"]["source"], about["data"]["num_train"]) == ("Fashion-MNIST", tool.NUM_TRAIN)
+    assert all(tool.NUM_TRAIN % n == 0 for n in tool.BATCH_SIZES), "every minibatch is full"
+    for record in records:
+        assert (record["updates"] is not None) == (record["accuracy"] >= tool.TARGET)
+        assert record["updates"] is None or record["updates"] * record["run"]["batch_size"] <= tool.MAX_EPOCHS * tool.NUM_TRAIN
+    text = (root / "book" / "_data" / "batch_sizes.jsonl").read_text("utf8")
+    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
+
+
+def test_a_run_to_a_target_looks_after_8_updates_and_then_ever_more_rarely(counting, monkeypatch):
+    looks = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: looks.append(1) or [0.1, 0.2, 0.9][len(looks) - 1])
+    assert counting.updates_to_target(4, 0.01, 0) == {"updates": 10, "accuracy": 0.9} and len(looks) == 3
+
+
+def test_a_run_that_does_not_reach_the_target_has_no_updates(counting, monkeypatch):
+    monkeypatch.setattr(counting, "TARGET", 2)
+    assert counting.updates_to_target(4, 0.01, 0)["updates"] is None
+
+
+def test_a_run_that_breaks_down_ends_at_the_next_look(counting, monkeypatch):
+    looks = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: looks.append(1) or 0.1)
+    assert counting.updates_to_target(4, 1e30, 0) == {"updates": None, "accuracy": 0.1} and len(looks) == 1
+
+
+def test_a_run_to_a_target_takes_the_steps_of_one_device_in_pieces(counting, monkeypatch):
+    seen = []
+    monkeypatch.setattr(counting, "PIECE", 3)
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: seen.append([p.detach().clone() for p in params]) or 1)
+    assert counting.updates_to_target(8, 0.05, 3)["updates"] == 8
+    with redirect_stdout(StringIO()):
+        batches, _ = load_data_fashion_mnist(8, 64, 16, seed=3)
+    params = get_params(lenet_params(seed=3), torch.device("cpu"))
+    for X, y in batches:
+        train_batch(X, y, [params], [torch.device("cpu")], 0.05)
+    assert distance(seen[0], params) < 1e-4
+
+
+def test_the_plan_has_each_batch_size_at_each_rate_with_each_seed_once():
+    tool = loaded("run_batch_sizes")
+    settings = Counter((run["batch_size"], run["lr"], run.get("warmup")) for run in tool.plan())
+    assert set(settings.values()) == {len(tool.SEEDS)} and len(settings) == len(tool.BATCH_SIZES) * len(tool.RATES) + 2
+
+
+def test_a_run_with_a_warmup_begins_at_a_quarter_of_its_rate(counting, monkeypatch):
+    rates = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: 1)
+    monkeypatch.setattr(counting, "update", lambda params, grads, lr, n: rates.append(lr))
+    counting.updates_to_target(4, 0.4, 0, warmup=3)
+    assert rates == pytest.approx([0.1, 0.2, 0.3, *[0.4] * 5])
+    counting.updates_to_target(4, 0.4, 0)
+    assert rates[8:] == [0.4] * 8

@@ -1,0 +1,48 @@
+"""A minibatch in pieces, one after another on one device: the gradient of the whole, in less memory (chapter 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from d2lpar.checks import check_counts, check_functions, check_labels, check_module, shown
+from d2lpar.models import loss as cross_entropy
+
+
+def accumulate_gradients(
+    net: nn.Module, X: Tensor, y: Tensor, num_microbatches: int,
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+) -> float:
+    """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
+
+    Micro-batches are cut as shards are: sizes differ by at most one, none is empty.
+    `loss` gives a number per example; a mean over a micro-batch is refused.
+    Taught in: notebooks/05_larger_batches.ipynb
+    """
+    check_accumulation(net, X, y, num_microbatches, loss)
+    total = 0.0
+    for A, c in zip(X.tensor_split(num_microbatches), y.tensor_split(num_microbatches)):
+        losses = loss(net(A), c)
+        check_one_each(losses, c)
+        part = losses.sum() / len(X)  # of the whole minibatch
+        part.backward()  # adds to `grad`, and frees what the forward pass has kept
+        total += part.item()
+    return total
+
+
+def check_accumulation(net: nn.Module, X: Tensor, y: Tensor, num_microbatches: int, loss: Callable) -> None:
+    """Raise ValueError unless (X, y) is a minibatch that can be cut into so many micro-batches, none of them empty."""
+    check_module(net)
+    check_labels(X, y)
+    check_counts(num_microbatches=num_microbatches)
+    check_functions(loss=loss)
+    if num_microbatches > len(X):
+        raise ValueError(f"{len(X)} examples cannot be cut into {num_microbatches} micro-batches: some would be empty")
+
+
+def check_one_each(losses: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless `losses` holds one number for each label."""
+    if not isinstance(losses, Tensor) or losses.shape != y.shape:
+        raise ValueError(f"loss must give one number per example, as with reduction='none', here {len(y)}, "
+                         f"got {shown(losses)}: the mean of a micro-batch is divided by the wrong number")
