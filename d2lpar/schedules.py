@@ -20,7 +20,7 @@ def linear_lr(lr: float, k: float) -> float:
 def sqrt_lr(lr: float, k: float) -> float:
     """The learning rate for k times the batch size by the square-root rule.
 
-    Source: Krizhevsky, 2014, section 5; for Adam, Malladi et al., 2022.
+    Source: Krizhevsky, 2014; for Adam, Malladi et al., 2022.
     Taught in: notebooks/05_larger_batches.ipynb
     """
     check_scaling(lr, k)
