@@ -2,6 +2,7 @@
 
 import copy
 from inspect import signature
+from math import inf
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from d2lpar import DataParallel, study, try_devices
 from d2lpar.models import init_weights, initialize, resnet18
 from d2lpar.official_files import DataError
 from d2lpar.oracle import distance, same_bits
+from d2lpar.stored import stored_records
 from d2lpar.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_study, settings, train_setting
 
 TINY = Size(width=4, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
@@ -218,3 +220,34 @@ def test_a_study_has_a_record_of_every_setting_and_seed(tmp_path, monkeypatch):
     assert about["data"]["num_train"] == 22 and "torch" in about["machine"]
     assert function(**runs[-1]) == train_setting(Setting(**runs[-1]["setting"]), 2, TINY)
     assert list(signature(study.run).parameters) == ["size", *runs[0]]
+
+
+# the stored one
+
+
+def test_the_stored_study_is_the_whole_plan_with_ten_seeds_on_real_data_and_names_no_one(root):
+    about, records = stored_records("last_minibatch")
+    planned = [*settings(), *predicted().values()]
+    found = sorted((Setting(**r["run"]["setting"]), r["run"]["seed"]) for r in records)
+    assert found == sorted((s, seed) for s in planned for seed in range(10))
+    assert about["command"] == "python -m d2lpar study" and about["size"] == SMALL._asdict()
+    assert about["data"]["source"] == "Fashion-MNIST" and "cores" in about["machine"]["processor"]
+    text = (root / "book" / "_data" / "last_minibatch.jsonl").read_text("utf8")
+    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
+
+
+def test_every_number_of_the_stored_study_can_be_one():
+    for record in stored_records("last_minibatch")[1]:
+        setting = Setting(**record["run"]["setting"])
+        stepped = setting.last != "dropped" and setting.num_train % setting.batch_size
+        assert ("stale" in record) == bool(stepped)
+        assert all(len(record[name]) == 10 for name in ("accuracies", "before_last", "gradient", "last_gradient"))
+        shares = [*record["accuracies"], *record["before_last"], record["own"], record["recalibrated"]]
+        if stepped:
+            shares += [record[name] for name in ("recalibrated_before", "new_parameters", "new_statistics")]
+        assert all(0 <= share <= 1 and share * 1024 == round(share * 1024) for share in shares), "of 1,024 images"
+        assert all(0 < norm < inf for norm in record["gradient"] + record["last_gradient"])
+        if setting.last == "dropped":
+            assert record["accuracies"] == record["before_last"]
+        if setting.num_devices == 1:
+            assert record["own"] == record["accuracies"][-1]
