@@ -60,7 +60,7 @@ def combine_moments(
 
 
 class Normalize(torch.autograd.Function):
-    """(x - mean) * factor, where both come from the whole batch, and so from `x` too."""
+    """(x - mean) * factor, where both come from the whole batch, and so from `x`."""
 
     @staticmethod
     def forward(
@@ -112,7 +112,8 @@ class SyncBatchNorm(_BatchNorm):
         with torch.no_grad():
             count, mean, squares = moments_of_all(x, ranks)
             check_enough(count)
-            if self.training and self.track_running_stats and self.running_mean is not None:
+            tracked = self.track_running_stats and self.running_mean is not None
+            if self.training and tracked:
                 self.update_running_stats(count, mean, squares)
             factor = (squares / count + self.eps).rsqrt()
         y = Normalize.apply(x, mean, factor, count, ranks)

@@ -212,12 +212,20 @@ def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
     return replicas
 
 
-def add_gradients(replicas: Sequence[nn.Module], X: Tensor, y: Tensor, divisor: float) -> float:
-    """Add the gradient of the summed loss / `divisor` to the parameters' `grad`, shard after shard; its norm."""
+def add_gradients(
+    replicas: Sequence[nn.Module], X: Tensor, y: Tensor, divisor: float
+) -> float:
+    """Add the gradient of the summed loss / divisor to `grad`, and return its norm.
+
+    The replicas share their parameters, and work in turn.
+    Taught in: notebooks/05_larger_batches.ipynb
+    """
     for replica, A, c in zip(replicas, *split_batch(X, y, [X.device] * len(replicas))):
         if len(c):
-            (F.cross_entropy(replica.train()(A), c, reduction="sum") / divisor).backward()
-    return torch.cat([p.grad.flatten() for p in replicas[0].parameters() if p.grad is not None]).norm().item()
+            summed = F.cross_entropy(replica.train()(A), c, reduction="sum")
+            (summed / divisor).backward()
+    grads = [p.grad.flatten() for p in replicas[0].parameters() if p.grad is not None]
+    return torch.cat(grads).norm().item()
 
 
 @torch.no_grad()
