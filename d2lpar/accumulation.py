@@ -17,7 +17,8 @@ def accumulate_gradients(
     """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
 
     Micro-batches are cut as shards are: sizes differ by at most one, none is empty.
-    `loss` gives a number per example; a mean over a micro-batch is refused.
+    `loss` gives a number per example; a mean over a micro-batch is refused. Every
+    example counts, so no label is negative. After an error, call `net.zero_grad()`.
     Taught in: notebooks/05_larger_batches.ipynb
     """
     check_accumulation(net, X, y, num_microbatches, loss)
@@ -37,6 +38,9 @@ def check_accumulation(net: nn.Module, X: Tensor, y: Tensor, num_microbatches: i
     check_labels(X, y)
     check_counts(num_microbatches=num_microbatches)
     check_functions(loss=loss)
+    if len(y) and y.min() < 0:
+        raise ValueError(f"labels count from 0, got {y.min().item()}: where some labels do not count, divide the "
+                         "summed loss by the number of those that do")
     if num_microbatches > len(X):
         raise ValueError(f"{len(X)} examples cannot be cut into {num_microbatches} micro-batches: some would be empty")
 

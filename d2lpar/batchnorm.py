@@ -118,7 +118,9 @@ class SyncBatchNorm(_BatchNorm):
             factor = (squares / count + self.eps).rsqrt()
         y = Normalize.apply(x, mean, factor, count, ranks)
         if self.weight is not None:
-            y = y * along_channels(self.weight, x) + along_channels(self.bias, x)
+            y = y * along_channels(self.weight, x)
+        if self.bias is not None:
+            y = y + along_channels(self.bias, x)
         return y.to(input.dtype)
 
     def update_running_stats(self, count: int, mean: Tensor, squares: Tensor) -> None:

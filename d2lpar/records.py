@@ -65,12 +65,12 @@ def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappi
         function: at the top of a module, so that another process finds it.
 
     Raises:
+        ValueError: before anything is written, if an argument makes no sense or a run is there twice; or for a result
+            that JSON cannot hold, or NaN.
         RecordError: if the file cannot be written, holds other records, or another process is adding to it.
         Exception: what `function` raised; the records of the runs that have ended by then are kept.
     """
-    check_functions(function=function)
-    check_list("runs", runs)
-    check_counts(num_processes=num_processes)
+    check_runs(path, about, runs, function, num_processes)
     with _opened(Path(path), about) as (file, records):
         known = {_key(record["run"]) for record in records}
         missing = [run for run in runs if _key(run) not in known]
@@ -78,8 +78,30 @@ def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappi
                                                       file=sys.stderr, smoothing=0) as bar:
             waiting = {pools[run["seed"] % num_processes].submit(function, **run): run for run in missing}
             for future in as_completed(waiting):
-                _write(file, {"run": waiting[future], **future.result()})
+                _write(file, {"run": waiting[future]} | {**future.result(), "run": waiting[future]})
                 bar.update()
+
+
+def check_runs(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], function: Callable,
+               num_processes: int) -> None:
+    """Raise ValueError unless these can become a file of records."""
+    if not isinstance(path, str | Path):
+        raise ValueError(f"path must be the name of a file, got {shown(path)}")
+    check_functions(function=function)
+    check_list("runs", runs)
+    check_counts(num_processes=num_processes)
+    for name, thing in [("about", about), *(("a run", run) for run in runs)]:
+        try:
+            same = isinstance(thing, Mapping) and json.loads(json.dumps(thing, allow_nan=False)) is not None
+        except (TypeError, ValueError, RecursionError):
+            same = False
+        if not same:
+            raise ValueError(f"{name} must be a dict that JSON can hold, without NaN, got {shown(thing)}")
+    for run in runs:
+        check_counts(0, **{"the seed of a run": run.get("seed")})
+    keys = [_key(run) for run in runs]
+    if twice := [key for n, key in enumerate(keys) if key in keys[:n]]:
+        raise ValueError(f"runs must differ from each other, but {twice[0]} is there twice")
 
 
 def _key(run: Mapping[str, Any]) -> str:
@@ -87,7 +109,7 @@ def _key(run: Mapping[str, Any]) -> str:
 
 
 def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:
-    file.write(json.dumps(line).encode() + b"\n")
+    file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
     file.flush()
     os.fsync(file.fileno())
 
@@ -98,8 +120,8 @@ def _parsed(path: str | Path, text: bytes) -> tuple[dict[str, Any], list[dict[st
     for number, line in enumerate(text.split(b"\n")[:-1], 1):
         try:
             lines.append(json.loads(line))
-            assert isinstance(lines[-1], dict) and ("about" in lines[-1] if number == 1 else "run" in lines[-1])
-        except (ValueError, AssertionError):
+            assert isinstance(lines[-1], dict) and isinstance(lines[-1].get("about" if number == 1 else "run"), dict)
+        except (ValueError, AssertionError, RecursionError):
             raise RecordError(f"{path} holds no records: line {number} is none. Name another file.") from None
     if not lines:
         raise RecordError(f"{path} holds no records: it has no whole line")

@@ -78,7 +78,7 @@ INNER = set("""
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
-    records.RecordError study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
+    records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
     study.apart study.rounded study.run
 """.split())

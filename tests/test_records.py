@@ -96,7 +96,8 @@ def test_what_is_no_file_of_records_is_refused_by_line_and_left_as_it_is(path):
     about = json.dumps({"about": ABOUT})
     for text, said in ((f"{about}\n{record}\nnothing\n", "line 3 is none"), (f"{record}\n{record}\n", "line 1 is none"),
                        (f"{about}\n{record}\n{record}\n", "one run twice: line 3 and line 2"), ("a letter\n", "line 1 is none"),
-                       (f"{about}\n[1]\n", "line 2 is none"), ("a letter", "holds no records"), (f"{about}\n\n", "line 2")):
+                       (f"{about}\n[1]\n", "line 2 is none"), ("a letter", "holds no records"), (f"{about}\n\n", "line 2"),
+                       ('{"about": null}\n', "line 1 is none"), (f"{about}\n{'[' * 100_000}\n", "line 2 is none")):
         path.write_text(text)
         for use in (lambda: read_records(path), lambda: run_missing(path, ABOUT, RUNS, doubled, 1)):
             with pytest.raises(RecordError, match="runs.jsonl") as caught:
@@ -115,6 +116,30 @@ def test_records_of_another_origin_are_not_mixed(full):
         with pytest.raises(RecordError, match="another origin, it differs in (machine|data)"):
             run_missing(full, about, RUNS, doubled, 1)
     assert full.read_bytes() == before
+
+
+@pytest.mark.parametrize("change", [
+    {"runs": [3]}, {"runs": [{"x": "a"}]}, {"runs": [{"seed": "a"}]}, {"runs": [{"seed": 1.5}]}, {"runs": [{"seed": 1, "x": {1}}]},
+    {"runs": [{"seed": 1}] * 2}, {"runs": [{"seed": 1, "x": float("nan")}]}, {"about": {1, 2}}, {"about": None}, {"path": None},
+    {"about": {"x": float("nan")}}, {"function": 3}, {"num_processes": 0}], ids=str)
+def test_what_makes_no_sense_is_refused_before_a_file_is_made(change, path):
+    arguments = {"path": path, "about": ABOUT, "runs": RUNS, "function": doubled, "num_processes": 1}
+    with pytest.raises(ValueError):
+        run_missing(**{**arguments, **change})
+    assert not path.exists()
+
+
+def odd(seed):
+    """A result that takes the name of its run, or holds what JSON does not."""
+    return {"run": 3, "found": 1.0 if seed else float("nan")}
+
+
+def test_a_result_does_not_take_the_place_of_its_run_and_nan_is_no_result(path):
+    run_missing(path, ABOUT, [{"seed": 1}], odd, 1)
+    assert read_records(path)[1] == [{"run": {"seed": 1}, "found": 1.0}]
+    with pytest.raises(ValueError, match="JSON"):
+        run_missing(path, ABOUT, [{"seed": 1}, {"seed": 0}], odd, 1)
+    assert len(read_records(path)[1]) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such lock")
