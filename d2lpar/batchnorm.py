@@ -103,6 +103,7 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, affine, track_running_stats)
 
     def forward(self, input: Tensor) -> Tensor:
+        """The normalised input (B, C, ...), in its own dtype."""
         check_input(input, self)
         if not self.training and self.running_mean is not None:
             return F.batch_norm(input, self.running_mean, self.running_var, self.weight,

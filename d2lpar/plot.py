@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -164,6 +165,9 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
     ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    elif xscale == "log" and all(isinstance(place, int) for place in x):  # few and round, such as batch sizes
+        ax.set_xticks(x, map(str, x))
+        ax.xaxis.set_minor_locator(NullLocator())
     if len(curves) > 1 or lines:
         ax.legend()
     fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
@@ -622,12 +626,13 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
             ax.plot(places, values, color=rank_style(i)["color"], linewidth=0.7, alpha=0.5)
         middle = [statistics.median(values) for values in zip(*runs)]
         ax.plot(places, middle, color="black", linewidth=1.8)
-        ax.text(0.96, 0.05, name, transform=ax.transAxes, ha="right", va="bottom", fontsize=9,
-                bbox={"facecolor": "white", "alpha": 0.8, "linewidth": 0, "pad": 1.5})
+        ax.set_title(name, loc="left", fontsize=9)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ends = [values[-1] for values in runs]
-        words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g}; "
-                     f"at the end between {min(ends):.2g} and {max(ends):.2g}")
+        words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g} and falls "
+                     f"{sum(b < a for a, b in pairwise(middle))} times; at the end between {min(ends):.2g} and "
+                     f"{max(ends):.2g}; the largest fall of a run from one value to the next is "
+                     f"{max(max(a - b for a, b in pairwise([*values, values[-1]])) for values in runs):.2g}")
     for ax in axes.flat[len(panels):]:
         ax.set_visible(False)
     fig.supxlabel(xlabel, fontsize=10)
@@ -638,8 +643,12 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
 
 
 def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[str, Sequence[float]] | None = None,
-              ) -> Figure:
-    """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring."""
+              kinds: int = 8) -> Figure:
+    """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring.
+
+    There are so many kinds of rows, in turn, each with a colour and a marker of its own.
+    """
+    check_counts(kinds=kinds)
     for name, values in _by_name(rows, "rows").items():
         _check_values(name, values)
         _check_not_empty(values, f"values of {name}")
@@ -651,13 +660,13 @@ def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[
     words = []
     for i, (name, values) in enumerate(rows.items()):
         heights = [i + 0.28 * ((n * 7) % 11 - 5) / 5 for n in range(len(values))]  # spread, the same each time
-        ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, color=rank_style(i)["color"],
-                marker=rank_style(i)["marker"])
+        ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, **rank_style(i % kinds))
         middle = statistics.median(values)
         ax.plot([middle, middle], [i - 0.42, i + 0.42], color="black", linewidth=1.5)
         rings = [] if marked is None else list(marked.get(name, []))
         ax.plot(rings, [i] * len(rings), linestyle="none", marker="o", markersize=9, fillstyle="none", color="black")
-        words.append(f"{name}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, median {middle:.2g}"
+        words.append(f"{' '.join(name.split())}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, "
+                     f"median {middle:.2g}"
                      + f", marked {', '.join(f'{x:.2g}' for x in rings)}" * bool(rings))
     ax.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=xlabel)
     ax.invert_yaxis()

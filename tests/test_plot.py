@@ -227,7 +227,8 @@ def test_panels_show_every_run_thin_and_the_medians_thick_on_the_same_axes():
     assert all(list(line.get_xdata()) == [1, 4] for ax in fig.axes for line in ax.lines)
     assert first.get_xlim() == second.get_xlim() and first.get_ylim() == second.get_ylim()
     words = fig.get_label()
-    assert "a: 3 runs, whose median goes from 2 to 6; at the end between 5 and 10" in words and "b: 1 runs" in words
+    assert "a: 3 runs, whose median goes from 2 to 6 and falls 0 times; at the end between 5 and 10; the largest fall" in words
+    assert "b: 1 runs" in words
     for bad in ({"a": [[1.0, 2.0]], "b": [[1.0]]}, {"a": []}, {}, {"a": [[]]}, {"a": [["x"]]}):
         with pytest.raises(ValueError):
             plot.draw_panels(bad, "x", "y")
