@@ -92,10 +92,11 @@ def check_runs(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappin
     check_counts(num_processes=num_processes)
     for name, thing in [("about", about), *(("a run", run) for run in runs)]:
         try:
-            same = isinstance(thing, Mapping) and json.loads(json.dumps(thing, allow_nan=False)) is not None
+            json.dumps(thing, allow_nan=False)
+            can_be_held = isinstance(thing, Mapping)
         except (TypeError, ValueError, RecursionError):
-            same = False
-        if not same:
+            can_be_held = False
+        if not can_be_held:
             raise ValueError(f"{name} must be a dict that JSON can hold, without NaN, got {shown(thing)}")
     for run in runs:
         check_counts(0, **{"the seed of a run": run.get("seed")})

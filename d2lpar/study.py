@@ -25,7 +25,7 @@ from d2lpar.checks import check_counts, check_lr, check_seeds, shown
 from d2lpar.data import Batches, load_data_fashion_mnist, provenance
 from d2lpar.devices import ALL_CORES, try_devices
 from d2lpar.models import init_weights, initialize, resnet18
-from d2lpar.official_files import DataError, find_data
+from d2lpar.official_files import OFFICIAL_TRAIN, DataError, find_data
 from d2lpar.records import run_missing
 from d2lpar.scratch import split_batch
 from d2lpar.timing import describe_machine
@@ -84,8 +84,9 @@ def predicted(size: Size = SMALL) -> dict[str, Setting]:
     n, b = size.num_train, 2 * size.batch_size
     full = Setting("full", "fresh", 2, b, 0.2, n)
     whole = n - n % b
+    all_but_one = whole + b - 1 if whole + b <= OFFICIAL_TRAIN else whole - 1  # there are no more images
     return {
-        "a last minibatch of all but one": full._replace(num_train=whole + b - 1),
+        "a last minibatch of all but one": full._replace(num_train=all_but_one),
         "a last minibatch of one": full._replace(num_train=whole + 1),
         "half the rate": full._replace(lr=0.1),
         "group normalisation": full._replace(norm="group"),

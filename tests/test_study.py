@@ -56,6 +56,8 @@ def test_the_settings_cross_the_factors_once_each():
     assert {s[:5] for s in found if s.start == "used"} == {
         (last, "used", 2, 32, 0.2) for last in ("full", "damped", "dropped")}
     assert first_setting(SMALL) == ("full", "fresh", 1, 16, 0.1, 3558, "batch")
+    assert [s.num_train % s.batch_size for s in predicted(FULL).values()] == [511, 1, 96, 96]
+    assert max(s.num_train for s in [*settings(FULL), *predicted(FULL).values()]) <= 60_000, "there are no more images"
     rests = [s.num_train % s.batch_size for s in predicted().values()]
     assert rests == [31, 1, 6, 6] and not set(predicted().values()) & set(found)
 
