@@ -1,0 +1,108 @@
+"""An evaluation on several ranks is that of one worker, whatever the number of examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from d2lpar.evaluation import evaluate_on_ranks
+from d2lpar.processes import RankError, run_ranks
+from d2lpar.ranks import rank_device
+
+SIZES = (1, 2, 3, 4, 7, 20)
+X = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
+Y = torch.randint(3, (20,), generator=torch.Generator().manual_seed(1))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.9), nn.Linear(8, 3))
+
+
+def by_hand(n: int) -> tuple[int, int]:
+    right = [int(scores.argmax()) == int(label) for scores, label in zip(network().eval()(X), Y)]
+    return sum(right[:n]), n
+
+
+def own_batches(rank: int, n: int, b: int = 2) -> list[tuple[Tensor, Tensor]]:
+    k = dist.get_world_size()
+    return list(zip(X[:n][rank::k].split(b), Y[:n][rank::k].split(b)))
+
+
+def on_a_rank(rank: int) -> dict[str, Any]:
+    net = network().to(rank_device())
+    net[2].eval()  # as its owner has left it
+    wrapped = DistributedDataParallel(net)
+    before = [b.clone() for b in net.buffers()]
+    found: dict[str, Any] = {
+        "plain": [evaluate_on_ranks(net, own_batches(rank, n)) for n in SIZES],
+        # a forward pass of the wrapped module would be a collective, and here the ranks have other numbers of them
+        "wrapped": [evaluate_on_ranks(wrapped, own_batches(rank, n, 1)) for n in SIZES],
+        "nothing": evaluate_on_ranks(net, []),
+        "modes": [m.training for m in net] + [wrapped.training],
+        "unchanged": all(map(torch.equal, before, net.buffers())),
+        "graph": torch.is_grad_enabled() and all(p.grad is None for p in net.parameters()),
+    }
+    found["refused"] = complaints(net) if dist.get_world_size() == 1 else []
+    return found
+
+
+def complaints(net: nn.Module) -> list[str]:
+    found = []
+    for model, batches in [(None, []), (net, [(X, Y[:3])]), (net, [(X, Y.float())]), (net, [(X, None)])]:
+        try:
+            evaluate_on_ranks(model, batches)
+        except ValueError as error:
+            found.append(str(error))
+    return found + [str([m.training for m in net])]
+
+
+@pytest.fixture(scope="module", params=(1, 2, 3))
+def ranks(request: pytest.FixtureRequest) -> list[dict]:
+    return run_ranks(on_a_rank, request.param, timeout_s=120)
+
+
+@pytest.mark.parametrize("way", ("plain", "wrapped"))
+def test_every_rank_knows_what_one_worker_finds_for_any_number_of_examples(ranks: list[dict], way: str) -> None:
+    for rank in ranks:
+        assert rank[way] == [by_hand(n) for n in SIZES]
+    assert 0 < by_hand(20)[0] < 20
+
+
+def test_whole_numbers_come_back_and_no_examples_are_none(ranks: list[dict]) -> None:
+    for rank in ranks:
+        assert rank["nothing"] == (0, 0)
+        assert {type(number) for pair in rank["plain"] for number in pair} == {int}
+
+
+def test_the_network_is_left_as_it_was(ranks: list[dict]) -> None:
+    for rank in ranks:
+        assert rank["modes"] == [True, True, False, True, True]
+        assert rank["unchanged"] and rank["graph"]
+
+
+def test_what_makes_no_sense_is_refused_and_the_network_trains_on(ranks: list[dict]) -> None:
+    if len(ranks) == 1:
+        *errors, modes = ranks[0]["refused"]
+        assert modes == "[True, True, False, True]"
+        assert len(errors) == 4
+        for error, what in zip(errors, ("torch.nn.Module", "one label per example", "whole numbers", "list of tensors")):
+            assert what in error
+
+
+def test_outside_of_a_group_it_says_so() -> None:
+    with pytest.raises(RuntimeError, match="no rank"):
+        evaluate_on_ranks(network(), [])
+
+
+def test_a_rank_whose_labels_are_wrong_ends_the_group() -> None:
+    def one_is_wrong(rank: int) -> Any:
+        return evaluate_on_ranks(network(), [(X, Y[:3] if rank else Y)])
+
+    with pytest.raises(RankError, match="rank 1 raised(.|\n)*one label per example"):
+        run_ranks(one_is_wrong, 2, timeout_s=60)
