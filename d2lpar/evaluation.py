@@ -37,7 +37,8 @@ def evaluate_on_ranks(
             m.training = training
     totals = torch.tensor([right, count], device=device)
     dist.all_reduce(totals)
-    return totals[0].item(), totals[1].item()
+    right, count = totals.tolist()
+    return right, count
 
 
 def unwrap_ddp(net: nn.Module) -> nn.Module:
