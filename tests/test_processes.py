@@ -374,6 +374,18 @@ def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed():
     assert psutil.Process().children() == []
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no process")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_copy_of_the_caller_does_not_end_its_ranks(two):
+    first = two.run(own_number)
+    copy = os.fork()
+    if copy == 0:
+        two._started.end()  # as at the end of a program, or when nobody holds it any more
+        os._exit(0)
+    os.waitpid(copy, 0)
+    assert two.run(own_number) == first
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("then, words", [
     (give_up, "rank 1 raised an exception(?s:.*)KeyError: 'enough'"),

@@ -141,7 +141,7 @@ class _Started:
         self.folder = self._folder.name
         self._keeper = _start_keeper(self.folder)
         self.processes: list[_Process] = []
-        self.end = weakref.finalize(self, _end, self.processes, self._keeper, self._folder)
+        self.end = weakref.finalize(self, _end, os.getpid(), self.processes, self._keeper, self._folder)
 
     def start(self, world_size: int, backend: str, deadline: float, timeout_s: float, waiting: Waiting | None) -> None:
         """Start the processes, unless they are there."""
@@ -286,8 +286,10 @@ def _release(processes: Sequence[_Process]) -> None:
     _wait_for_ends(processes, 5 * _GRACE_S)
 
 
-def _end(processes: Sequence[_Process], keeper: subprocess.Popen, folder: TemporaryDirectory) -> None:
+def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, folder: TemporaryDirectory) -> None:
     """Leave no process, whatever it is doing, and no file."""
+    if os.getpid() != owner:  # in a copy of the caller, made by os.fork
+        return
     if not all(process.has_ended() for process in processes):
         _ask_to_end(processes)
     for process in processes:
