@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.devices import describe_devices as describe_devices
     from d2lpar.devices import run_on_devices as run_on_devices
     from d2lpar.devices import try_devices as try_devices
+    from d2lpar.processes import RankGroup as RankGroup
     from d2lpar.processes import run_ranks as run_ranks
     from d2lpar.scratch import evaluate_accuracy as evaluate_accuracy
     from d2lpar.scratch import get_params as get_params
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
 
 _HOMES = {
     "DataParallel": "data_parallel",
+    "RankGroup": "processes",
     "allreduce": "collectives",
     "describe_devices": "devices",
     "evaluate_accuracy": "scratch",
