@@ -125,8 +125,8 @@ class OwnDDP(nn.Module):
         params = trainable(module)
         self.buckets = [[params[i] for i in places]
                         for places in assign_buckets(params, first_bytes, cap_bytes)]
-        self._bucket_of = {p: number for number, bucket in enumerate(self.buckets)
-                           for p in bucket}
+        self._bucket_of: dict[Tensor, int] = {
+            p: number for number, bucket in enumerate(self.buckets) for p in bucket}
         for p in params:
             p.register_post_accumulate_grad_hook(self._arrived)
         self._begin()

@@ -55,7 +55,7 @@ def record_rank(rank: int, step: Callable[[], object]) -> list[Span]:
         dist.barrier()
         with record_function("step"):
             step()
-    events = [(e.name, e.time_range.start / 1e6, e.time_range.end / 1e6) for e in recorded.events()]
+    events = [(e.name, e.time_range.start / 1e6, e.time_range.end / 1e6) for e in recorded.events() or []]
     [zero] = [start for name, start, _ in events if name == "step"]
     spans = [Span(rank, name, start, end) for name, start, end in events if name in COMPUTING]
     spans += [Span(rank, found[1], start, end) for name, start, end in events if (found := COLLECTIVE.fullmatch(name))]
