@@ -125,6 +125,8 @@ class OwnDDP(nn.Module):
         params = trainable(module)
         self.buckets = [[params[i] for i in places]
                         for places in assign_buckets(params, first_bytes, cap_bytes)]
+        self._flat = [torch.cat([p.detach().flatten() for p in bucket])
+                              for bucket in self.buckets]
         self._bucket_of: dict[Tensor, int] = {
             p: number for number, bucket in enumerate(self.buckets) for p in bucket}
         for p in params:
@@ -156,7 +158,8 @@ class OwnDDP(nn.Module):
         return len(self._sent) < len(self.buckets)
 
     def _send_next(self) -> None:
-        flat = joined(self.buckets[len(self._sent)])
+        number = len(self._sent)
+        flat = joined(self.buckets[number], self._flat[number])
         self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
 
     def _finish(self) -> None:
@@ -183,10 +186,10 @@ def gradient_of(p: Tensor) -> Tensor:
     return p.grad
 
 
-def joined(params: Sequence[Tensor]) -> Tensor:
+def joined(params: Sequence[Tensor], buffer: Tensor | None = None) -> Tensor:
     """The gradients of `params` in one buffer; zeros for one that is not there."""
     with torch.no_grad():
-        return torch.cat([gradient_of(p).flatten() for p in params])
+        return torch.cat([gradient_of(p).flatten() for p in params], out=buffer)
 
 
 def write_means(params: Sequence[Tensor], flat: Tensor) -> None:
