@@ -64,6 +64,17 @@ def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_h
     assert [row.ratio for row in rows] == ratios[:len(limits)]
 
 
+@pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
+def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, limits, monkeypatch):
+    monkeypatch.setattr(run, "ALL_CORES", 2)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    times = {"own buckets": 2, "1 device": 4, "1 device, all cores": 5, "processes": 1, "tensor by tensor": 3}
+    rows = run.ddp_rows("a net", 2, "gloo", {name: [float(s)] * 3 for name, s in times.items()})
+    assert [row.limit for row in rows] == limits
+    assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
+    assert all("a net, 2 processes" in row.what for row in rows[:-1]) and "DistributedDataParallel" in rows[-1].what
+
+
 # What is refused
 
 
@@ -106,13 +117,18 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, mon
         on_this_rank(0, cases.lenet_cases(0, 2))
 
 
-@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_step", 1), ("resnet_step", 2)])
+@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_own_step", None), ("resnet_step", 1), ("resnet_step", 2)])
 def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, monkeypatch):
     monkeypatch.setattr(cases, "RESNET_BATCH_SIZE", 4)
     monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
     resnet_step = cases.resnet_step
     monkeypatch.setattr(cases, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
-    assert set(on_this_rank(0, cases.resnet_cases(0, 2))) == {"processes", "1 device", "k devices", "1 device, all cores"}
+    monkeypatch.setattr(cases, "resnet_own_step", lambda name, X, y, rank, k: resnet_step(X, y, k))
+    between = {"processes", "own buckets", "tensor by tensor"}
+    assert set(on_this_rank(0, cases.resnet_cases(0, 2))) == between | {"1 device", "k devices", "1 device, all cores"}
+    assert set(cases.small_resnet_cases(0, 2)) == between | {"1 device", "1 device, all cores"}
+    on_rank_1 = on_this_rank(1, cases.resnet_cases(1, 2))
+    assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
     right = getattr(cases, broken)
 
     def twice_where_broken(*args):

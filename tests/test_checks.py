@@ -53,8 +53,9 @@ JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", obj
         [torch.zeros(3), torch.zeros(2)], [torch.zeros(3), torch.zeros(3).double()], [[torch.zeros(3)], []]]
 
 # Tried elsewhere, because they would download, start processes or train as soon as their arguments are good
-ELSEWHERE = {"download.download_fashion_mnist", "evaluation.evaluate_on_ranks", "processes.launch.run_ranks",
-             "processes.launch.RankGroup", "ranks.ring_allreduce", "records.run_missing", "study.run_study", "study.train_setting"}
+ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks", "processes.launch.RankGroup", "ranks.ring_allreduce",
+             "ddp.broadcast_start", "ddp.average_gradients", "ddp.average_flat", "ddp.average_in_hooks", "ddp.OwnDDP",
+             "traffic.record_rank", "evaluation.evaluate_on_ranks", "records.run_missing", "study.run_study", "study.train_setting"}
 
 # What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
 INNER = set("""
@@ -78,7 +79,8 @@ INNER = set("""
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
-    ranks.rank_device ranks.check_message
+    ranks.rank_device ranks.check_message ddp.trainable ddp.gradient_of ddp.joined ddp.write_means ddp.at_end_of_backward
+    ddp.check_replica ddp.check_replicas ddp.check_unchanged
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
     study.apart study.rounded study.run evaluation.unwrap_ddp
@@ -186,6 +188,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU], "curve": False},
+    "ddp.assign_buckets": lambda: {"tensors": [torch.ones(2)], "first_bytes": 4, "cap_bytes": 8},
     "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
     "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
     "scratch.train_batch_loop": step,

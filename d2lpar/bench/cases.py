@@ -23,6 +23,8 @@ from d2lpar.timing import time_each_repeat
 RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
 BATCH_SIZE, LR = 256, 0.05
 RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 5  # a step takes seconds
+SMALL_BATCH_SIZE = 8  # so that sending takes a larger part of a step
+BETWEEN_PROCESSES = ("processes", "own buckets", "tensor by tensor")  # the cases that need all ranks
 ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
 
 Case = Callable[[], object]
@@ -38,7 +40,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     """On one rank of a group: its backend, and the seconds of every repeat of each part's cases; rank 0's count.
 
     Args:
-        parts: which of "large", "small", "lenet" and "resnet".
+        parts: which of "large", "small", "lenet", "resnet" and "resnet, batch 8".
         cores: the cores of the machine, as the bench itself found them.
 
     Raises:
@@ -51,7 +53,8 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     set_seed(0)
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
-              "small": partial(allreduce_cases, rank, k, SMALL, calls=20), "resnet": partial(resnet_cases, rank, k)}
+              "small": partial(allreduce_cases, rank, k, SMALL, calls=20), "resnet": partial(resnet_cases, rank, k),
+              "resnet, batch 8": partial(small_resnet_cases, rank, k)}
     result = {}
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
@@ -65,7 +68,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
 
 def on_this_rank(rank: int, makers: Makers) -> dict[str, Case]:
     """The cases that `rank` runs: all of them on rank 0, elsewhere only what needs all processes."""
-    return {name: make() if rank == 0 or name == "processes" else _nothing for name, make in makers.items()}
+    return {name: make() if rank == 0 or name in BETWEEN_PROCESSES else _nothing for name, make in makers.items()}
 
 
 def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
@@ -112,12 +115,23 @@ def lenet_cases(rank: int, k: int) -> Makers:
 
 
 def resnet_cases(rank: int, k: int) -> Makers:
-    """One step of ResNet-18: one device, one with all cores, k devices, and DistributedDataParallel.
+    """One step of ResNet-18: one device, one with all cores, k devices, DistributedDataParallel and our two.
 
     With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against a plain
     loop.
     """
-    X, y = _minibatch(RESNET_BATCH_SIZE)
+    return _resnet_cases(rank, k, RESNET_BATCH_SIZE)
+
+
+def small_resnet_cases(rank: int, k: int) -> Makers:
+    """As `resnet_cases`, with a small batch, and without the virtual devices."""
+    cases = _resnet_cases(rank, k, SMALL_BATCH_SIZE)
+    del cases["k devices"]
+    return cases
+
+
+def _resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], Case]]:
+    X, y = _minibatch(batch_size)
     step, [alone] = _module_step(_resnet(), X, y)
     step()
     sharded: list[Tensor] = []
@@ -131,7 +145,11 @@ def resnet_cases(rank: int, k: int) -> Makers:
     def devices(name: str, expected: Sequence[Tensor], count: int, cores: int = 1) -> Case:
         return _checked_step(f"ResNet-18 by {name}", partial(resnet_step, X, y, count, cores), expected, 1e-3)
 
-    return {"processes": processes, "1 device": partial(devices, "1 device", alone, 1),
+    def own(name: str) -> Case:
+        return _checked_step(f"ResNet-18 by {name}", partial(resnet_own_step, name, X, y, rank, k), sharded, 1e-3)
+
+    return {"processes": processes, "own buckets": partial(own, "own buckets"),
+            "tensor by tensor": partial(own, "tensor by tensor"), "1 device": partial(devices, "1 device", alone, 1),
             "k devices": partial(devices, "k devices", sharded, k),
             "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, ALL_CORES)}
 
@@ -185,14 +203,15 @@ def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     return _module_step(net, X.tensor_split(k)[rank], y.tensor_split(k)[rank])
 
 
-def _module_step(net: nn.Module, X: Tensor, y: Tensor) -> Step:
-    """The loop that everyone writes, around any module."""
+def _module_step(net: nn.Module, X: Tensor, y: Tensor, after: Callable[[], object] = lambda: None) -> Step:
+    """The loop that everyone writes, around any module; `after` comes after backward."""
     device = next(net.parameters()).device
     optimizer, criterion = torch.optim.SGD(net.parameters(), LR), nn.CrossEntropyLoss()
 
     def step() -> None:
         optimizer.zero_grad()
         criterion(net(X.to(device)), y.to(device)).backward()
+        after()
         optimizer.step()
 
     return step, [list(net.parameters())]
@@ -218,6 +237,17 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
 def resnet_ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """ResNet-18 through DistributedDataParallel, this rank's shard."""
     return _ddp_step(_resnet(), X, y, rank, k)
+
+
+def resnet_own_step(name: str, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
+    """ResNet-18 through the book's own buckets, or with its gradients averaged one by one; this rank's shard."""
+    from d2lpar.ddp import OwnDDP, average_gradients, broadcast_start
+
+    net, shard = _resnet().to(try_devices(k)[rank]), (X.tensor_split(k)[rank], y.tensor_split(k)[rank])
+    if name == "own buckets":
+        return _module_step(OwnDDP(net), *shard)
+    broadcast_start(net)
+    return _module_step(net, *shard, partial(average_gradients, net))
 
 
 def _resnet() -> nn.Module:

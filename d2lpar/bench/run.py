@@ -11,7 +11,17 @@ from pathlib import Path
 
 import torch
 
-from d2lpar.bench.cases import ALGORITHMS, BATCH_SIZE, RESNET18, RESNET_REPEATS, SMALL, WrongResult, measure
+from d2lpar.bench.cases import (
+    ALGORITHMS,
+    BATCH_SIZE,
+    RESNET18,
+    RESNET_BATCH_SIZE,
+    RESNET_REPEATS,
+    SMALL,
+    SMALL_BATCH_SIZE,
+    WrongResult,
+    measure,
+)
 from d2lpar.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
 from d2lpar.bench.single import dispatch_times, loader_times
 from d2lpar.data import load_data_fashion_mnist
@@ -21,8 +31,11 @@ from d2lpar.processes import RankError, run_ranks
 from d2lpar.timing import describe_machine
 
 NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
+BETWEEN = {part: f"ResNet-18, batch {size}" for part, size in
+           (("resnet", RESNET_BATCH_SIZE), ("resnet, batch 8", SMALL_BATCH_SIZE))}
 SIZES = {"large": f"{4 * RESNET18 / 1e6:.1f} MB", "small": f"{4 * SMALL / 1e3:.0f} kB"}
-FULL = {2: ("large", "small", "lenet", "resnet"), 4: ("large", "small", "lenet"), 8: ("large", "small")}
+FULL = {2: ("large", "small", "lenet", "resnet", "resnet, batch 8"),
+        4: ("large", "small", "lenet"), 8: ("large", "small")}
 QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
 
 
@@ -50,7 +63,9 @@ def bench(quick: bool = False) -> Report:
             for part in parts:
                 if part in NETS:
                     rows += step_rows(NETS[part], k, backend, times[part])
-                else:
+                if part in BETWEEN:
+                    rows += ddp_rows(BETWEEN[part], k, backend, times[part])
+                elif part not in NETS:
                     rows += allreduce_rows(k, part, backend, times[part])
     rows.sort(key=lambda row: GROUPS.index(row.group))
     return Report(describe_machine() | {"data": data}, repeats, round(time.perf_counter() - start), rows)
@@ -82,6 +97,22 @@ def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     if k == 2 and "plain loop" in times:
         rows.append(ratio_row("one replica", "train_batch, 1 device", "a plain loop", times, "1 device", "plain loop",
                               1.0))
+    return rows
+
+
+def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
+    """A step with our own buckets between processes against PyTorch's, and against doing without."""
+    gpus = torch.cuda.device_count()
+    at_once = min(k, gpus or ALL_CORES)
+    library = f"DistributedDataParallel, {backend}, {k} processes"
+    against = {"1 device": ("1 device, its share", float(at_once)),
+               "tensor by tensor": ("average_gradients, tensor by tensor", None), "processes": (library, None)}
+    if not gpus:
+        against["1 device, all cores"] = (f"1 device, all {ALL_CORES} cores", at_once / ALL_CORES)
+    rows = [ratio_row("training step", f"OwnDDP, {net}, {k} processes", other, times, "own buckets", name, limit)
+            for name, (other, limit) in against.items()]
+    rows.append(ratio_row("training step", f"{library}, {net}", "1 device, its share",
+                          times, "processes", "1 device", float(at_once)))
     return rows
 
 

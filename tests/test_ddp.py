@@ -1,0 +1,333 @@
+"""Tests of d2lpar.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from d2lpar import ddp
+from d2lpar.ddp import OwnDDP, assign_buckets, average_flat, average_gradients, average_in_hooks, broadcast_start
+from d2lpar.oracle import distance, same_bits
+from d2lpar.processes import RankError, run_ranks
+from d2lpar.ranks import rank_device
+
+pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
+
+NUM_STEPS = 4
+SIZES = {1: [7], 2: [2, 7], 3: [4, 0, 3]}  # of the shards, by the number of ranks
+
+
+class Odd(nn.Module):
+    """A frozen layer, a weight that is used twice, a buffer, and a layer that some shards do not use."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.tied, self.frozen, self.some = (nn.Linear(6, 6) for _ in range(4))
+        self.tied.weight = self.first.weight
+        self.frozen.requires_grad_(False)
+        self.out = nn.Linear(6, 3)
+        self.register_buffer("scale", torch.rand(1))
+
+    def forward(self, x, use=True):
+        h = self.frozen(torch.tanh(self.tied(torch.tanh(self.first(x))))) * self.scale
+        return self.out(h + self.some(h) if use else h)
+
+
+def odd(seed):
+    torch.manual_seed(seed)
+    return Odd().double().to(rank_device())
+
+
+def batch(step, sizes):
+    generator = torch.Generator().manual_seed(step)
+    X = torch.randn(sum(sizes), 6, generator=generator, dtype=torch.float64).to(rank_device())
+    return X.split(sizes), X[:, :3].argmax(1).split(sizes)
+
+
+def nothing(net):
+    pass
+
+
+def started(net):
+    broadcast_start(net)
+    return net
+
+
+def in_hooks(net):
+    average_in_hooks(started(net))
+    return net
+
+
+def in_buckets(net):
+    return OwnDDP(net, 100, 400)
+
+
+def library(net):
+    return nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.001)
+
+
+def parameters_in_hooks(net):
+    def average(p):
+        dist.all_reduce(p.data)
+        p.data /= dist.get_world_size()
+
+    for p in ddp.trainable(started(net)):
+        p.register_post_accumulate_grad_hook(average)
+    return net
+
+
+def clip_first(net):
+    nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+    average_gradients(net)
+
+
+def clip_last(net):
+    average_gradients(net)
+    nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+
+
+def clip(net):
+    nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+
+
+def averaged_but_one(net):
+    left = net.out.bias.grad.clone()
+    average_gradients(net)
+    net.out.bias.grad.copy_(left)
+
+
+def unfrozen(net):
+    net.out.requires_grad_(False)
+    in_hooks(net)
+    net.out.requires_grad_(True)
+    return net
+
+
+# by name: how to wrap, what comes after backward, the same for one worker, whether some shards leave a layer out,
+# and whether the loss is the mean over the shard
+RIGHT = {
+    "tensor by tensor": (started, average_gradients, nothing, True, False),
+    "flat": (started, average_flat, nothing, True, False),
+    "hooks": (in_hooks, nothing, nothing, True, False),
+    "buckets": (in_buckets, nothing, nothing, True, False),
+    "one bucket": (OwnDDP, nothing, nothing, True, False),
+    "library": (library, nothing, nothing, False, False),
+    "clipped at last": (started, clip_last, clip, False, False),
+}
+WRONG = {
+    "no start": (lambda net: net, average_gradients, nothing, False, False),
+    "not averaged": (started, nothing, nothing, False, False),
+    "averaged but one": (started, averaged_but_one, nothing, False, False),
+    "parameters in hooks": (parameters_in_hooks, nothing, nothing, False, False),
+    "mean of means": (started, average_gradients, nothing, False, True),
+    "clipped first": (started, clip_first, clip, False, False),
+    "unfrozen later": (unfrozen, nothing, nothing, False, False),
+}
+
+
+def follow(rank, wrap, after, alone_after, leave_out, means):
+    """The distances from one worker, of gradients and of parameters, after each step; the parameters; did they move."""
+    k = dist.get_world_size()
+    sizes = SIZES[k] if not means else [max(size, 1) for size in SIZES[k]]  # a mean over nothing is no number
+    net, alone = odd(seed=rank), odd(seed=0)
+    before = [p.detach().clone() for p in alone.parameters() if p.requires_grad]
+    run = wrap(net)
+    sgd, alone_sgd = (torch.optim.SGD(n.parameters(), 0.3, momentum=0.9) for n in (net, alone))
+    far = []
+    for step in range(NUM_STEPS):
+        shards, labels = batch(step, sizes)
+        use = [not leave_out or r == step % k for r in range(k)]
+        sgd.zero_grad()
+        alone_sgd.zero_grad()
+        loss = F.cross_entropy(run(shards[rank], use[rank]), labels[rank], reduction="mean" if means else "sum")
+        (loss if means else loss * k / sum(sizes)).backward()
+        after(net)
+        for X, y, used in zip(shards, labels, use):
+            (F.cross_entropy(alone(X, used), y, reduction="sum") / sum(sizes)).backward()
+        alone_after(alone)
+        far.append(distance(*[[p.grad for p in ddp.trainable(n)] for n in (net, alone)]))
+        sgd.step()
+        alone_sgd.step()
+        far.append(distance(list(net.state_dict().values()), list(alone.state_dict().values())))
+    moved = min((p.cpu() - q.cpu()).abs().max().item() for p, q in zip(ddp.trainable(net), before))
+    return far, [x.detach().cpu() for x in net.state_dict().values()], moved
+
+
+def every_way(rank, wrong):
+    ways = RIGHT | WRONG if wrong else RIGHT
+    return {name: follow(rank, *way) for name, way in ways.items()} | {"single": single_cases(rank)}
+
+
+def message_of(fn, *args):
+    try:
+        fn(*args)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was refused"
+
+
+def single_cases(rank):
+    """What needs a group, but no further harness."""
+    k, found = dist.get_world_size(), {}
+    X = torch.full((2, 6), rank + 1.0, dtype=torch.float64, device=rank_device())
+
+    net = odd(0)
+    twice, once = OwnDDP(copy.deepcopy(net), 100, 400), started(net)
+    for _ in range(2):  # the second backward adds to what the first has averaged
+        twice(X).sum().backward()
+        once(X).sum().backward()
+    average_gradients(once)
+    found["accumulated"] = distance(*[[p.grad for p in ddp.trainable(n)] for n in (twice.module, once)])
+
+    def in_pieces(net, x):
+        return net.out(checkpoint(net.first, x.requires_grad_(), use_reentrant=True))
+
+    pieces, whole = odd(0), started(odd(0))
+    pieces.forward = lambda x: in_pieces(pieces, x)
+    OwnDDP(pieces, 100, 400)(X.clone()).sum().backward()
+    in_pieces(whole, X.clone()).sum().backward()
+    average_gradients(whole)
+    found["reentrant"] = distance(*[[p.grad for p in ddp.trainable(n)] for n in (pieces, whole)])
+
+    last = nn.Conv2d(2, 3, 3).to(rank_device(), memory_format=torch.channels_last)
+    with torch.no_grad():
+        last.weight += rank
+    for after in (average_gradients, average_flat):
+        broadcast_start(last)
+        last.zero_grad()
+        last(torch.ones(1, 2, 3, 3, device=rank_device()) * (rank + 1)).sum().backward()
+        after(last)
+        found[f"channels_last {after.__name__}"] = last.weight.grad.unique().tolist() == [(k + 1) / 2]
+    found["channels_last start"] = last.weight.detach().cpu()
+
+    own = OwnDDP(odd(0))
+    own.module.frozen.bias.requires_grad_(True)
+    found["unfrozen"] = message_of(own, X)
+    own = OwnDDP(odd(0))
+    own.module.out = copy.deepcopy(own.module.out)
+    found["replaced"] = message_of(own, X)
+    own = OwnDDP(odd(0))
+    own.module.out.requires_grad_(False)
+    found["frozen"] = message_of(own, X)
+
+    own = OwnDDP(odd(0), 100, 400)
+    own.module.first.register_full_backward_hook(lambda *args: 1 / 0)
+    found["backward raises"] = message_of(own(X.requires_grad_()).sum().backward)
+    found["and then"] = message_of(own, X)
+    dist.barrier()
+
+    found["others"] = message_of(broadcast_start, nn.Linear(2, 2 + rank).to(rank_device()))
+    found["meta"] = message_of(OwnDDP, nn.Linear(2, 2, device="meta"))
+    found["lazy"] = message_of(OwnDDP, nn.LazyLinear(2).to(rank_device()))
+    found["nothing to train"] = message_of(average_in_hooks, nn.Tanh())
+    found["cap"] = message_of(OwnDDP, odd(0), 0)
+    table = nn.Embedding(3, 2, sparse=True).to(rank_device())
+    table(torch.tensor([1], device=rank_device())).sum().backward()
+    found["sparse"] = message_of(average_flat, table)
+    return found
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def ranks(request):
+    return run_ranks(every_way, request.param, request.param == 2, timeout_s=100)
+
+
+@pytest.mark.parametrize("way", RIGHT)
+def test_every_rank_is_one_worker_after_every_step(ranks, way):
+    for far, replica, moved in (rank[way] for rank in ranks):
+        assert len(far) == 2 * NUM_STEPS and max(far) <= 1e-12
+        assert same_bits([replica, ranks[0][way][1]])
+        assert moved > 1e-4, "every parameter is trained"
+
+
+@pytest.mark.parametrize("way", WRONG)
+def test_each_mistake_is_seen_on_some_rank(ranks, way):
+    if len(ranks) != 2:
+        pytest.skip("tried on two ranks")
+    assert max(max(rank[way][0]) for rank in ranks) > 1e-2
+    agree = way in ("mean of means", "clipped first")
+    assert same_bits([rank[way][1] for rank in ranks]) is agree
+
+
+def test_a_second_backward_and_one_in_pieces_are_averaged_too(ranks):
+    for rank in ranks:
+        assert rank["single"]["accumulated"] <= 1e-12
+        assert rank["single"]["reentrant"] <= 1e-12
+
+
+def test_memory_that_is_not_in_rows_is_sent_right(ranks):
+    for rank in ranks:
+        assert rank["single"]["channels_last average_gradients"]
+        assert rank["single"]["channels_last average_flat"]
+        assert torch.equal(rank["single"]["channels_last start"], ranks[0]["single"]["channels_last start"])
+
+
+@pytest.mark.parametrize("case, words", {
+    "unfrozen": "RuntimeError: frozen.bias: replaced or unfrozen since the module was wrapped",
+    "replaced": "RuntimeError: out.weight, out.bias: replaced or unfrozen",
+    "frozen": "RuntimeError: 2 parameters were frozen or taken away",
+    "backward raises": "ZeroDivisionError", "and then": "RuntimeError: a backward pass was left by an error",
+    "meta": "ValueError: weight is on meta", "lazy": "ValueError: weight has no shape yet",
+    "nothing to train": "ValueError: the network has no parameter that requires a gradient",
+    "cap": "ValueError: first_bytes must be a whole number of at least 1, got 0",
+    "sparse": "ValueError: the gradient of a parameter of shape (3, 2) is sparse",
+}.items())
+def test_what_cannot_be_averaged_is_refused_in_words(ranks, case, words):
+    for rank in ranks:
+        assert rank["single"][case].startswith(words)
+
+
+def test_networks_that_differ_are_refused_on_all_ranks(ranks):
+    if len(ranks) > 1:
+        for rank in ranks:
+            assert rank["single"]["others"].startswith("ValueError: the networks of rank 0 and rank 1 differ in [('bias'")
+
+
+# What ends a group
+
+
+def raising(rank):
+    net = OwnDDP(odd(0))
+    X = torch.ones(2, 6 if rank == 0 else 5, dtype=torch.float64, device=rank_device())
+    net(X).sum().backward()
+
+
+def test_a_rank_that_raises_in_forward_ends_the_group():
+    with pytest.raises(RankError, match="rank 1 raised(.|\n)*shapes cannot be multiplied"):
+        run_ranks(raising, 2, timeout_s=60)
+
+
+@pytest.mark.parametrize("fn", [broadcast_start, average_gradients, average_flat, average_in_hooks, OwnDDP])
+def test_outside_a_group_they_say_so(fn):
+    with pytest.raises(ValueError, match="there is no group of processes"):
+        fn(nn.Linear(1, 1))
+    with pytest.raises(ValueError, match="a network must be a torch.nn.Module, got 3"):
+        fn(3)
+
+
+# Buckets
+
+
+def test_buckets_by_hand():
+    tensors = [torch.zeros(n) for n in (10, 1, 5, 4, 2, 30, 1)]  # 4 bytes each
+    assert assign_buckets(tensors, 8, 40) == [[6, 5], [4, 3, 2], [1, 0]]
+    assert assign_buckets(tensors, 4, 4) == [[6], [5], [4], [3], [2], [1], [0]]
+    assert assign_buckets(tensors) == [[6, 5, 4, 3, 2, 1, 0]]
+    assert assign_buckets([]) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_buckets_are_those_of_torch(seed):
+    generator = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(0, 100, (30,), generator=generator).tolist()
+    dtypes = [torch.float32, torch.float64][:1 + seed % 2]
+    tensors = [torch.zeros(n, dtype=dtypes[n % len(dtypes)]) for n in sizes]
+    theirs, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [200, 700])
+    ours = [[len(tensors) - 1 - i for i in bucket] for bucket in assign_buckets(tensors, 200, 700)]
+    assert sorted(ours) == sorted(theirs)
+    if len(dtypes) == 1:
+        assert ours == theirs
