@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from d2lpar.batchnorm import convert_batchnorm
 from d2lpar.checks import check_counts, check_functions, check_module, check_tensors, shown
 from d2lpar.processes import run_ranks
+from d2lpar.ranks import rank_device
 from d2lpar.symptoms import Diagnosis, compare, note_batchnorm, same_steps, shards
 from d2lpar.watch import Record, watch
 
@@ -87,7 +88,7 @@ def _run_rank(rank: int, train: Callable, make_net: Callable, batches: Sequence[
              sizes: Sequence[int], synchronised: bool) -> Record:
     """What a rank does: its own start, its shards, the reader's training."""
     end = sum(sizes[:rank + 1])
-    device = torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+    device = rank_device()
     own = [(X[end - sizes[rank]:end].to(device), y[end - sizes[rank]:end].to(device)) for X, y in batches]
     torch.manual_seed(rank)
     net = _without_dropout(make_net().double())

@@ -53,8 +53,9 @@ JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", obj
         [torch.zeros(3), torch.zeros(2)], [torch.zeros(3), torch.zeros(3).double()], [[torch.zeros(3)], []]]
 
 # Tried elsewhere, because they would download, start processes or train as soon as their arguments are good
-ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks", "records.run_missing", "study.run_study",
-             "study.train_setting", "diagnosis.diagnose"}
+ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks", "processes.launch.RankGroup",
+             "ranks.ring_allreduce", "records.run_missing", "study.run_study", "study.train_setting",
+             "diagnosis.diagnose"}
 
 # What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
 INNER = set("""
@@ -78,6 +79,7 @@ INNER = set("""
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
     replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
+    ranks.rank_device ranks.check_message
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
     study.apart study.rounded study.run

@@ -7,6 +7,7 @@ import itertools
 import linecache
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from d2lpar.devices import cores_per_device
-from d2lpar.processes import RankError, launch, run_ranks
+from d2lpar.processes import RankError, RankGroup, launch, run_ranks
 
 WAIT_S = 60  # for what takes a few seconds
 
@@ -312,7 +313,8 @@ def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_p
     with pytest.raises(TimeoutError) as error:
         run_ranks(stay, 3, tmp_path, timeout_s=WAIT_S)
     message = str(error.value)
-    assert message.startswith(f"after {WAIT_S} s, rank 1, rank 2 of 3 ranks had not finished\n\nrank 1: ")
+    assert message.startswith(f"after {WAIT_S} s, rank 1, rank 2 of 3 ranks had not finished\n\n"
+                              "rank 0: fn had returned\n\nrank 1: ")
     assert "in sleep_on\n" in message.partition("rank 2: ")[2]
 
 
@@ -320,6 +322,124 @@ def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch, ctr
     monkeypatch.setattr(launch, "time", when(lambda: (tmp_path / "stays 1").exists(), "Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         run_ranks(stay, 2, tmp_path)
+
+
+# A group that stays
+
+
+def own_number(rank, then=None):
+    if then is not None and rank == 1:
+        then()
+    return os.getpid()
+
+
+def count_calls(rank):
+    os.calls = getattr(os, "calls", 0) + 1  # in this process alone
+    print("call", os.calls)
+    return os.calls
+
+
+def sum_of_ranks(rank):
+    total = torch.tensor([rank], device=place())
+    dist.all_reduce(total)
+    return total.item(), torch.get_num_threads()
+
+
+@pytest.fixture
+def two():
+    with RankGroup(2) as group:
+        yield group
+
+
+def test_a_group_stays_for_many_calls_with_what_they_leave_behind(two, capsys):
+    first = two.run(own_number)
+    assert two.run(count_calls) == [1, 1] and two.run(count_calls) == [2, 2]
+    assert capsys.readouterr().out == "".join(f"rank {rank}: call {n}\n" for n in (1, 2) for rank in (0, 1))
+    with cores_per_device(3):
+        assert two.run(sum_of_ranks) == [(1, 3)] * 2, "the share of the cores is that of the call"
+    assert two.run(own_number) == first
+
+
+def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed():
+    group = RankGroup(2)
+    group.close()  # nothing is there yet
+    assert psutil.Process().children() == []
+    first = group.run(own_number)
+    assert len(psutil.Process().children()) == 3, "two ranks and the keeper"
+    group.close()
+    group.close()
+    assert not any(map(psutil.pid_exists, first)) and psutil.Process().children() == []
+    assert not set(group.run(own_number)) & set(first), "and another call starts it again"
+    del group  # nobody holds it
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("then, words", [
+    (give_up, "rank 1 raised an exception(?s:.*)KeyError: 'enough'"),
+    (sys.exit, "rank 1 raised an exception(?s:.*)SystemExit"),
+    (partial(os._exit, 0), "rank 1 ended with exit code 0 before fn had returned"),
+    (lambda: signal.raise_signal(signal.SIGKILL), "rank 1 was killed by SIGKILL"),
+])
+def test_after_a_call_that_failed_the_next_one_finds_fresh_ranks(two, then, words):
+    first = two.run(own_number)
+    with pytest.raises(RankError, match=words):
+        two.run(own_number, then)
+    assert not set(first) & set(two.run(own_number))
+
+
+@pytest.mark.slow
+def test_a_rank_that_was_killed_between_two_calls_is_replaced_with_all_others(two):
+    first = two.run(own_number)
+    os.kill(first[1], signal.SIGKILL)
+    until(two._started.processes[1].has_ended)
+    assert not set(first) & set(two.run(own_number))
+
+
+@pytest.mark.slow
+def test_a_rank_that_has_left_its_group_is_told_so_at_the_next_call(two):
+    assert two.run(lambda rank: dist.destroy_process_group()) == [None, None]
+    with pytest.raises(RankError, match="has left its group in an earlier call"):
+        two.run(own_number)
+
+
+def test_a_time_out_says_which_rank_was_stopped_and_which_one_waited_where(two):
+    two.run(own_number)  # so that what follows finds them ready
+    with pytest.raises(TimeoutError) as error:
+        two.run(lambda rank: rank or signal.raise_signal(signal.SIGSTOP), timeout_s=3)
+    assert str(error.value) == ("after 3 s, rank 0 of 2 ranks had not finished\n\n"
+                                "rank 0: had been stopped by a signal\n\nrank 1: fn had returned")
+
+
+@pytest.mark.slow
+def test_a_rank_that_never_joins_does_not_hold_the_caller(monkeypatch):
+    start = launch._Process.__init__
+
+    def start_and_stop(process, rank, *settings):
+        start(process, rank, *settings)
+        if rank == 1:
+            os.kill(process.pid, signal.SIGSTOP)
+
+    monkeypatch.setattr(launch._Process, "__init__", start_and_stop)
+    joining = when(lambda: any(Path(tempfile.gettempdir()).glob("*/store")), "time out")
+    monkeypatch.setattr(launch, "time", joining)
+    with pytest.raises(TimeoutError, match="(?s)rank 0, rank 1 of 2 .*rank 1: had been stopped by a signal$"):
+        run_ranks(own_number, 2, timeout_s=WAIT_S)
+
+
+def test_a_port_that_somebody_else_has_taken_does_not_matter(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server, monkeypatch.context() as patch:
+        patch.setenv("MASTER_ADDR", "127.0.0.1")
+        patch.setenv("MASTER_PORT", str(server.getsockname()[1]))
+        assert [total for total, _ in run_ranks(sum_of_ranks, 2)] == [1, 1]
+
+
+@pytest.mark.parametrize("gpus, world_size, backend", [(0, 2, "gloo"), (1, 1, "nccl"), (1, 2, "gloo"), (4, 3, "nccl")])
+def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_too_few_are_spoken_of(gpus, world_size, backend, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    assert RankGroup(world_size).backend == backend
+    assert capsys.readouterr().out.startswith(f"{world_size} ranks, but GPUs: {gpus}.") == (0 < gpus < world_size)
 
 
 # The caller is a script: this one has no main guard, and its function is in a file beside it

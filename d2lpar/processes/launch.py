@@ -1,4 +1,4 @@
-"""`run_ranks`: a function, called in several processes at once.
+"""`RankGroup` and `run_ranks`: a function, called in several processes at once.
 
 Every rank is a fresh Python. `fn` travels to it by its name or, where it is defined in a notebook or a script, as it
 is, with the functions, classes and values that it uses; the program that started it is not run again, so a script needs
@@ -11,12 +11,14 @@ import linecache
 import math
 import os
 import pickle
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +26,8 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import cloudpickle
+import torch
+import torch.distributed as dist
 
 from d2lpar.checks import check_counts, shown
 from d2lpar.devices import device_cores
@@ -31,6 +35,7 @@ from d2lpar.interrupts import Waiting, uninterrupted
 
 _LOOK_S = 0.02  # the caller looks this often for news
 _FOREVER_S = 1e9  # some thirty years
+_CALL, _LEAVE = b"c", b"."  # what a rank is told
 _GRACE_S = 1.0  # between asking a process to end and killing it
 _HERE = Path(__file__).parent
 
@@ -39,51 +44,119 @@ class RankError(RuntimeError):
     """One of the ranks failed; the message names it and holds its traceback."""
 
 
-def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.0) -> list:
-    """Run `fn(rank, *args)` in `world_size` processes that form one process group; give the results in rank order.
+class RankGroup:
+    """`world_size` processes that form one process group, and stay for many calls.
 
-    The group's backend is NCCL where each rank can have a GPU of its own, which is then its current device, and
-    otherwise Gloo, with the share of the cores that a virtual device has. Blocks until all ranks have finished. What
-    Python prints on rank 0 is shown at once, that of the others when all have ended, in rank order. Arguments and
-    results are pickled: tensors travel by value.
+    They are started by the first `run`, which takes some seconds, and live until `close`, or as long as this object or
+    the program; after a call that failed the next one starts fresh ones. The group's backend is NCCL where each rank
+    can have a GPU of its own, which is then its current device, and otherwise Gloo, with the share of the cores that a
+    virtual device has; if there are GPUs, but not enough, it says so.
 
-    When it returns or raises, no rank is left and no process that a rank has started (but for those that have left
-    the rank's process group, as daemons do). On Linux and macOS that also holds if the caller is killed, but for a rank
-    that it was starting in that very moment.
+        with RankGroup(2) as ranks:
+            ranks.run(fn, X)
 
-    Args:
-        fn: any function, also one that is defined in a notebook.
-        timeout_s: for everything, the start of the processes (some seconds) included.
+    Once it is closed no rank is left and no process that a rank has started (but for those that have left the rank's
+    process group, as daemons do). On Linux and macOS that also holds if the caller is killed, but for a rank that it
+    was starting in that very moment.
 
     Raises:
-        ValueError: before any process is started, if `world_size` or `timeout_s` make no sense, or `fn` or `args`
-            cannot be sent to another process.
-        RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
-            that failed first. The others are ended at once.
-        TimeoutError: after `timeout_s`, with where the ranks stood that had not finished.
+        ValueError: if `world_size` is not an integer of at least 1.
     """
-    _check(fn, world_size, timeout_s)
-    deadline = time.monotonic() + timeout_s
-    call = _pickle_call(fn, args)
-    # an interrupt is looked for where there is time for it, so that it never finds a process that nobody knows of
-    with uninterrupted(math.inf) as waiting, TemporaryDirectory(prefix="d2lpar-") as folder:
-        Path(folder, "call").write_bytes(call)
-        processes: list[_Process] = []
-        keeper = _start_keeper(folder)
-        try:
-            for rank in range(world_size):
-                _leave_if_interrupted(waiting)
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
-                processes.append(_Process(rank, world_size, folder, timeout_s))
-                _input_of(keeper).write(b"%d\n" % processes[-1].pid)
-            _wait_for_results(processes, deadline, timeout_s, waiting)
-            _release(processes)
-            return [process.result() for process in processes]
-        finally:
-            _end(processes, keeper)
-            for process in processes:
-                process.show_prints()
+
+    def __init__(self, world_size: int) -> None:
+        check_counts(the_number_of_ranks=world_size)
+        self.world_size, self.backend = world_size, _backend(world_size)
+        self._started: _Started | None = None
+
+    def run(self, fn: Callable, *args: Any, timeout_s: float = 300.0) -> list:
+        """Run `fn(rank, *args)` on every rank; give the results in rank order.
+
+        Blocks until all ranks have finished. What Python prints on rank 0 is shown at once, that of the others when
+        all have ended, in rank order. Arguments and results are pickled: tensors travel by value. What `fn` leaves
+        behind in its process, such as the state of a random generator, is there for the next call.
+
+        Args:
+            fn: any function, also one that is defined in a notebook.
+            timeout_s: for everything, the start of the processes included.
+
+        Raises:
+            ValueError: before any process is started, if `timeout_s` makes no sense, or `fn` or `args` cannot be sent
+                to another process.
+            RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
+                that failed first. The others are ended at once.
+            TimeoutError: after `timeout_s`, with where each rank stood.
+        """
+        _check(fn, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        call = _pickle_call(fn, args)
+        # an interrupt is looked for where there is time for it, so that it never finds a process that nobody knows of
+        with uninterrupted(math.inf) as waiting:
+            started = self._started
+            if started is None or any(process.has_ended() for process in started.processes):
+                self.close()  # of a group that has lost a rank
+                started = self._started = _Started()
+            try:
+                started.start(self.world_size, self.backend, deadline, timeout_s, waiting)
+                started.call(call)
+                _wait_for_results(started.processes, deadline, timeout_s, waiting)
+                for process in started.processes:
+                    process.show_prints()
+                return [process.result() for process in started.processes]
+            except BaseException:
+                self._started = None
+                started.end()
+                raise
+
+    def close(self) -> None:
+        """End the ranks, which leave their process group first; nothing happens if there are none."""
+        with uninterrupted(math.inf):
+            started, self._started = self._started, None
+            if started is not None:
+                _release(started.processes)
+                started.end()
+
+    def __enter__(self) -> RankGroup:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.0) -> list:
+    """Run `fn(rank, *args)` in `world_size` fresh processes that form one group; give the results in rank order.
+
+    A `RankGroup` for one call: see there for the backend and for what is left afterwards, which is nothing, and its
+    `run` for arguments, prints, results and errors.
+    """
+    _check(fn, timeout_s)
+    with RankGroup(world_size) as group:
+        return group.run(fn, *args, timeout_s=timeout_s)
+
+
+class _Started:
+    """The processes of a group, their folder, and the keeper; ended at the latest when nobody holds this object."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="d2lpar-")
+        self.folder = self._folder.name
+        self._keeper = _start_keeper(self.folder)
+        self.processes: list[_Process] = []
+        self.end = weakref.finalize(self, _end, self.processes, self._keeper, self._folder)
+
+    def start(self, world_size: int, backend: str, deadline: float, timeout_s: float, waiting: Waiting | None) -> None:
+        """Start the processes, unless they are there."""
+        for rank in range(len(self.processes), world_size):
+            _leave_if_interrupted(waiting)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
+            self.processes.append(_Process(rank, world_size, self.folder, backend))
+            _input_of(self._keeper).write(b"%d\n" % self.processes[-1].pid)
+
+    def call(self, call: bytes) -> None:
+        """Let every rank run what is pickled in `call`."""
+        Path(self.folder, "call").write_bytes(call)
+        for process in self.processes:
+            process.tell(_CALL)
 
 
 def _leave_if_interrupted(waiting: Waiting | None) -> None:
@@ -98,12 +171,11 @@ class _Process:
     the greetings of Gloo; `stack`, where it stood when it was asked to end.
     """
 
-    def __init__(self, rank: int, world_size: int, folder: str, timeout_s: float) -> None:
+    def __init__(self, rank: int, world_size: int, folder: str, backend: str) -> None:
         self.name, self._prefix, self._shown = f"rank {rank}", Path(folder, f"{rank}-"), 0
-        cores = device_cores()
-        settings = [folder, rank, world_size, timeout_s, cores]
+        settings = [folder, rank, world_size, backend]
         environment = {"GLOO_SOCKET_IFNAME": _loopback()} | os.environ | {
-            "OMP_NUM_THREADS": str(cores),
+            "OMP_NUM_THREADS": str(device_cores()),
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # "" is the current folder
         }
         with self.file("log").open("wb") as log:
@@ -129,10 +201,13 @@ class _Process:
             self._shown += len(line) + 1
 
     def result(self) -> Any:
+        """What the function returned; asked for once."""
         try:
             return pickle.loads(self.file("result").read_bytes())
         except Exception as error:
             raise RankError(f"what {self.name} returned cannot be read here: {error!r}") from error
+        finally:
+            self.file("result").unlink()
 
     def has_ended(self) -> bool:
         """Whether the process is over; it is not reaped yet, so its number belongs to nobody else."""
@@ -145,9 +220,18 @@ class _Process:
         except ChildProcessError:  # it was reaped at once, because this program ignores SIGCHLD
             return True
 
-    def release(self) -> None:
-        with suppress(OSError):  # one that died after its result was in
-            _input_of(self._process).write(b".")
+    def where(self) -> str:
+        """Where it stood when it was asked to end."""
+        if self.file("result").exists():
+            return "fn had returned"
+        with suppress(ChildProcessError, AttributeError):  # it has ended; or this is no Unix
+            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
+                return "had been stopped by a signal"
+        return _with_source(self.text("stack")) or "nobody knows where"
+
+    def tell(self, word: bytes) -> None:
+        with suppress(OSError):  # one that has died
+            _input_of(self._process).write(word)
 
     def terminate(self) -> None:
         with suppress(OSError):
@@ -189,7 +273,7 @@ def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s:
             raise RankError(f"{first.name} raised an exception\n\n{first.text('error')}".rstrip())
         if time.monotonic() > deadline:
             _ask_to_end(processes)
-            stood = [f"{process.name}: {process.text('stack') or 'nobody knows where'}".rstrip() for process in waiting]
+            stood = [f"{process.name}: {process.where()}" for process in processes]
             raise TimeoutError(f"after {timeout_s} s, {', '.join(process.name for process in waiting)} of "
                                f"{len(processes)} ranks had not finished\n\n" + "\n\n".join(stood))
         time.sleep(_LOOK_S)
@@ -198,22 +282,36 @@ def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s:
 def _release(processes: Sequence[_Process]) -> None:
     """Let the ranks go, which have waited for one another so that none loses a peer that it still needs."""
     for process in processes:
-        process.release()
+        process.tell(_LEAVE)
     _wait_for_ends(processes, 5 * _GRACE_S)
 
 
-def _end(processes: Sequence[_Process], keeper: subprocess.Popen | None) -> None:
-    """Leave no process, whatever it is doing."""
+def _end(processes: Sequence[_Process], keeper: subprocess.Popen, folder: TemporaryDirectory) -> None:
+    """Leave no process, whatever it is doing, and no file."""
     if not all(process.has_ended() for process in processes):
         _ask_to_end(processes)
     for process in processes:
         process.kill_group()
-    if keeper is not None:  # before the ranks are reaped: it must not know numbers that may be somebody else's
-        keeper.kill()
-        keeper.wait()
-        _input_of(keeper).close()
+    keeper.kill()  # before the ranks are reaped: it must not know numbers that may be somebody else's
+    keeper.wait()
+    _input_of(keeper).close()
     for process in processes:
         process.reap()
+        process.show_prints()
+    folder.cleanup()
+
+
+def _with_source(stack: str) -> str:
+    """What faulthandler has written, without our own part, and with the lines of code that it does not know."""
+    told = []
+    for line in stack.splitlines():
+        if f'"{_HERE / "rank.py"}"' in line:
+            break
+        told.append(line)
+        if place := re.match(r'  File "(.*)", line (\d+) in ', line):
+            source = linecache.getline(place[1], int(place[2])).strip()
+            told += [f"    {source}"] * bool(source)
+    return "\n".join(told)
 
 
 def _ask_to_end(processes: Sequence[_Process]) -> None:
@@ -238,10 +336,18 @@ def _input_of(process: subprocess.Popen) -> IO[bytes]:
     return process.stdin
 
 
-def _check(fn: Callable, world_size: int, timeout_s: float) -> None:
+def _backend(world_size: int) -> str:
+    """NCCL if each rank can have a GPU, otherwise Gloo; where there are too few GPUs it is said."""
+    gpus = torch.cuda.device_count() if dist.is_nccl_available() else 0
+    if 0 < gpus < world_size:
+        print(f"{world_size} ranks, but GPUs: {gpus}. NCCL needs one for each rank, so all of them compute on the CPU "
+              "and talk by Gloo.")
+    return "nccl" if gpus >= world_size else "gloo"
+
+
+def _check(fn: Callable, timeout_s: float) -> None:
     if not callable(fn):
         raise ValueError(f"ranks run a function, got {shown(fn)}")
-    check_counts(the_number_of_ranks=world_size)
     if not isinstance(timeout_s, int | float) or isinstance(timeout_s, bool) or not 0 < timeout_s < _FOREVER_S:
         raise ValueError(f"the time-out must be a number of seconds greater than 0 and below {_FOREVER_S:.0e}, "
                          f"got {shown(timeout_s)}")
@@ -251,7 +357,7 @@ def _pickle_call(fn: Callable, args: tuple) -> bytes:
     """`fn` and `args`, and the source of what has no file, such as a notebook's cells, for tracebacks."""
     cells = {name: entry for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None}
     try:
-        return cloudpickle.dumps((fn, args, cells))
+        return cloudpickle.dumps((fn, args, cells, device_cores()))
     except Exception as error:
         raise ValueError(f"fn and its arguments must be such that they can be pickled: {error}") from error
 

@@ -1,6 +1,6 @@
-"""What the process of a rank runs: join the group, call the function, write down the result, wait to be released.
+"""What the process of a rank runs: join the group; then call a function, write down the result, and wait for the next.
 
-    python rank.py FOLDER RANK WORLD_SIZE TIMEOUT_S CORES
+    python rank.py FOLDER RANK WORLD_SIZE BACKEND
 
 It is started as a file, not imported, so that a rank loads no more of the book than its function needs.
 """
@@ -23,39 +23,48 @@ import torch
 import torch.distributed as dist
 
 
-def main(folder: str, rank: int, world_size: int, timeout_s: float, cores: int) -> None:
-    """The life of a rank; what its function raises is written down for the caller."""
+def main(folder: str, rank: int, world_size: int, backend: str) -> None:
+    """The life of a rank: call after call; what a function raises is written down for the caller."""
     caller = os.dup(0)  # its word comes here; children of this process inherit nothing that could keep them
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdout = sys.stderr = open(f"{folder}/{rank}-printed", "w", 1, "utf-8", "backslashreplace")
     with open(f"{folder}/{rank}-stack", "w") as stack:
         if hasattr(faulthandler, "register"):  # not on Windows
             faulthandler.register(signal.SIGTERM, stack, all_threads=False, chain=True)
-        torch.set_num_threads(cores)
-        try:
-            join_group(folder, rank, world_size, timeout_s)
-            fn, args, cells = pickle.loads(Path(folder, "call").read_bytes())
-            linecache.cache.update(cells)
-            kind, report = "result", pickle_result(fn(rank, *args))
-        except BaseException:
-            kind, report = "error", traceback.format_exc().encode("utf-8", "backslashreplace")
-        sys.stdout.flush()
-        Path(f"{folder}/{rank}-unfinished").write_bytes(report)
-        os.replace(f"{folder}/{rank}-unfinished", f"{folder}/{rank}-{kind}")  # there at once, and whole
-        os.read(caller, 1)  # a failed rank waits too, for its end: its peers must not fail because of it
+        joined = False
+        while os.read(caller, 1) == b"c":  # else it is told to leave, or nobody is there any more
+            try:
+                if not joined:
+                    join_group(folder, rank, world_size, backend)
+                joined = True
+                kind, report = "result", run_call(folder, rank)
+            except BaseException:  # a failed rank waits too, for its end: its peers must not fail because of it
+                kind, report = "error", traceback.format_exc().encode("utf-8", "backslashreplace")
+            sys.stdout.flush()
+            Path(f"{folder}/{rank}-unfinished").write_bytes(report)
+            os.replace(f"{folder}/{rank}-unfinished", f"{folder}/{rank}-{kind}")  # there at once, and whole
     if dist.is_initialized():  # unless fn has left the group itself
         dist.destroy_process_group()
 
 
-def join_group(folder: str, rank: int, world_size: int, timeout_s: float) -> None:
+def join_group(folder: str, rank: int, world_size: int, backend: str) -> None:
     """Make this process one of the group; blocks until all ranks are there."""
-    nccl = dist.is_nccl_available() and torch.cuda.device_count() >= world_size
-    if nccl:
-        torch.cuda.set_device(rank)
-    # the ranks find one another by a file: no port that somebody else could have taken
-    dist.init_process_group("nccl" if nccl else "gloo", store=dist.FileStore(f"{folder}/store", world_size), rank=rank,
-                            world_size=world_size, timeout=timedelta(seconds=timeout_s),
-                            device_id=torch.device("cuda", rank) if nccl else None)
+    gpu = torch.device("cuda", rank) if backend == "nccl" else None
+    if gpu is not None:
+        torch.cuda.set_device(gpu)
+    # the ranks find one another by a file: no port that somebody else could have taken; the caller watches the time
+    dist.init_process_group(backend, store=dist.FileStore(f"{folder}/store", world_size), rank=rank,
+                            world_size=world_size, timeout=timedelta(days=365), device_id=gpu)
+
+
+def run_call(folder: str, rank: int) -> bytes:
+    """Call the function that the caller has written down; the result as bytes."""
+    if not dist.is_initialized():
+        raise RuntimeError("this rank has left its group in an earlier call (dist.destroy_process_group)")
+    fn, args, cells, cores = pickle.loads(Path(folder, "call").read_bytes())
+    linecache.cache.update(cells)
+    torch.set_num_threads(cores)
+    return pickle_result(fn(rank, *args))
 
 
 def pickle_result(result: Any) -> bytes:
@@ -68,4 +77,4 @@ def pickle_result(result: Any) -> bytes:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
