@@ -55,7 +55,8 @@ JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", obj
 # Tried elsewhere, because they would download, start processes or train as soon as their arguments are good
 ELSEWHERE = {"download.download_fashion_mnist", "processes.launch.run_ranks", "processes.launch.RankGroup", "ranks.ring_allreduce",
              "ddp.broadcast_start", "ddp.average_gradients", "ddp.average_flat", "ddp.average_in_hooks", "ddp.OwnDDP",
-             "traffic.record_rank", "evaluation.evaluate_on_ranks", "records.run_missing", "study.run_study", "study.train_setting"}
+             "traffic.record_rank", "evaluation.evaluate_on_ranks", "records.run_missing", "study.run_study", "study.train_setting",
+             "diagnosis.diagnose"}
 
 # What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
 INNER = set("""
@@ -84,6 +85,7 @@ INNER = set("""
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
     study.apart study.rounded study.run evaluation.unwrap_ddp
+    watch.Step watch.Record watch.watch symptoms.Diagnosis symptoms.compare symptoms.same_steps symptoms.note_batchnorm symptoms.shards
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
 

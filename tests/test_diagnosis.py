@@ -1,0 +1,156 @@
+"""Tests of d2lpar.diagnosis, symptoms and watch: right trainings pass, each mistake is found by its name, and a fault is never missed."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from d2lpar import diagnosis
+from d2lpar.diagnosis import diagnose
+from d2lpar.processes import RankGroup
+from d2lpar.symptoms import Diagnosis, compare
+from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, whole_batch_loss
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def ranks(request):
+    """One group for all tests."""
+    with RankGroup(request.param) as group:
+        yield group
+
+
+def examples(n=54):
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(n, 6, generator=generator), torch.randint(4, (n,), generator=generator)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_training_passes(name, ranks):
+    train, make_net, notes = RIGHT[name]
+    found = diagnose(train, make_net, *examples(), ranks)
+    assert found.ok and list(found.notes) == notes and "no fault found" in str(found), str(found)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_each_mistake_is_found_by_its_name(name, ranks):
+    train, make_net, faults = WRONG[name]
+    found = diagnose(train, make_net, *examples(), ranks)
+    assert not found.ok and list(found.faults) == faults and "FAULT" in str(found), str(found)
+
+
+def test_the_mistake_of_one_rank_is_told_with_its_name(ranks):
+    assert "of rank 1" in diagnose(*WRONG["NaN on one rank"][:2], *examples(), ranks).faults["NaN"]
+    assert "0.weight, 0.bias" in diagnose(*WRONG["unfrozen"][:2], *examples(), ranks).faults["not exchanged"]
+    assert "2.weight, 2.bias" in diagnose(*WRONG["replaced"][:2], *examples(), ranks).faults["different start"]
+
+
+def test_the_caller_is_left_as_it_was(ranks):
+    before = torch.get_rng_state()
+    diagnose(ddp(), mlp, *examples(), ranks)
+    assert torch.equal(torch.get_rng_state(), before) and not dist.is_initialized()
+
+
+def test_what_goes_wrong_in_the_first_step_is_raised(ranks):
+    with pytest.raises(ValueError, match="has not made a step"):
+        diagnose(no_step, mlp, *examples(), ranks)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        diagnose(ddp(), lambda: nn.Linear(7, 4), *examples(), ranks)
+    assert not dist.is_initialized()
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"train": None}, "train must be a function"), ({"make_net": nn.Linear(6, 4)}, None), ({"make_net": dict}, "a network must be"),
+    ({"X": 3}, "entry 0 is 3"), ({"y": torch.zeros(5)}, "one row per example"), ({"ranks": 1}, "at least 2"), ({"ranks": True}, "at least 2"),
+    ({"num_steps": 0}, "at least 1"), ({"X": torch.zeros(11, 6), "y": torch.zeros(11).long()}, "3 minibatches of at least 4 examples"),
+])
+def test_arguments_that_make_no_sense_are_refused_before_anything_runs(changes, words, monkeypatch):
+    monkeypatch.setattr(diagnosis, "_run_alone", lambda *args: pytest.fail("it has begun"))
+    X, y = examples()
+    if words:
+        with pytest.raises(ValueError, match=words):
+            diagnose(**{"train": ddp(), "make_net": mlp, "X": X, "y": y} | changes)
+
+
+def test_a_process_that_is_in_a_group_is_refused():
+    with diagnosis._group_of_one(), pytest.raises(ValueError, match="leave it first"):
+        diagnose(ddp(), mlp, *examples())
+
+
+def records():
+    """One worker, and two ranks that did the same, as they are seen; a test makes them wrong."""
+    X, y = (x[:48].reshape(3, 16, *x.shape[1:]) for x in examples())
+    alone = diagnosis._run_alone(ddp(loss=whole_batch_loss), mlp, [(A.double(), c) for A, c in zip(X, y)], 0)
+    return alone, [copy.deepcopy(alone), copy.deepcopy(alone)]
+
+
+def lose(step, name):
+    step.gradients.pop(name)
+
+
+def poison(step, name):
+    step.gradients[name].fill_(float("nan"))
+
+
+def move(step, name):
+    step.gradients[name] += 1e-6
+
+
+def shift(step, name):
+    step.after[name] += 1e-6
+
+
+@pytest.mark.parametrize("wrong", [lose, poison, move, shift])
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("t", [0, 2])
+def test_one_wrong_number_on_one_rank_is_a_fault(wrong, rank, t):
+    alone, ranks = records()
+    found = Diagnosis("as it was")
+    compare(alone, ranks, [8, 8], found)
+    assert found.ok and not found.notes
+    wrong(ranks[rank].steps[t], "2.bias")
+    compare(alone, ranks, [8, 8], found)
+    assert not found.ok
+
+
+def test_a_step_too_few_is_a_fault():
+    alone, ranks = records()
+    ranks[1].steps.pop()
+    found = Diagnosis("too few")
+    compare(alone, ranks, [8, 8], found)
+    assert "[3, 2]" in found.faults["other steps"]
+
+
+def test_unequal_shards_are_unequal_and_none_is_empty():
+    for k in range(2, 9):
+        for n in range(2 * k, 6 * k):
+            sizes = diagnosis._cut_unequally(n, k)
+            assert sum(sizes) == n and len(sizes) == k and min(sizes) >= 1 and sizes[0] > sizes[-1]
+
+
+def test_a_factor_is_told_from_another_gradient_in_three_numbers():
+    """By hand: one worker has (1, 2, 2); 2 ranks that both have twice that have summed."""
+    alone, ranks = records()
+    for record in [alone, *ranks]:
+        del record.steps[1:]
+        record.steps[0].gradients.clear()
+        record.steps[0].gradients["0.bias"] = torch.tensor([1.0, 2.0, 2.0]).double()
+    for rank in ranks:
+        rank.steps[0].gradients["0.bias"] *= 2
+        rank.steps[0].own["0.bias"] = rank.steps[0].gradients["0.bias"] / 2
+    found = Diagnosis("three numbers")
+    compare(alone, ranks, [8, 8], found)
+    assert "2 times one worker's" in found.faults["summed"]
+    ranks[0].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0])
+    ranks[1].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0])
+    found = Diagnosis("three numbers")
+    compare(alone, ranks, [8, 8], found)
+    assert list(found.faults) == ["another gradient"]
+
+
+def test_it_runs_processes_of_its_own_where_no_group_is_given():
+    assert diagnose(ddp(loss=F.cross_entropy), mlp, *examples()).ok
