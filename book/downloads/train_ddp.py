@@ -1,4 +1,4 @@
-"""Train a network on Fashion-MNIST with DistributedDataParallel, on one rank or many.
+"""Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
 
 torchrun --nproc-per-node=2 train_ddp.py --data DIR [--download]
 """
