@@ -14,6 +14,7 @@ from d2lpar import diagnosis
 from d2lpar.diagnosis import diagnose
 from d2lpar.processes import RankGroup
 from d2lpar.symptoms import Diagnosis, compare
+from d2lpar.watch import watch
 from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, whole_batch_loss
 
 SHARED = nn.Linear(6, 4)
@@ -54,6 +55,32 @@ def test_the_mistake_of_one_rank_is_told_with_its_name(ranks):
 def test_all_lines_fit_a_page(ranks):
     for train, make_net, _ in [*RIGHT.values(), *WRONG.values()][::5]:
         assert max(map(len, str(diagnose(train, make_net, *examples(), ranks)).splitlines())) <= 88
+
+
+def test_watching_sees_the_own_gradient_and_leaves_no_hook():
+    def train(net, batches):
+        for X, y in batches:
+            F.cross_entropy(net(X), y).backward()
+            for p in net.parameters():
+                p.grad *= 3  # as if somebody had changed it
+            optimizer.step()
+            optimizer.zero_grad()
+        return [torch.tensor(1.0), 2]
+
+    X, y = examples(4)
+    net = mlp()
+    optimizer = torch.optim.SGD(net.parameters(), 0.5)
+    seen = watch(train, net, [(X, y), (X, y)])
+    assert len(seen.steps) == 2 and seen.losses == [1.0, 2.0]
+    for step in seen.steps:
+        for name, own in step.own.items():
+            torch.testing.assert_close(step.gradients[name], 3 * own)
+            torch.testing.assert_close(step.after[name], step.before[name] - 0.5 * step.gradients[name])
+    with pytest.raises(ZeroDivisionError):
+        watch(lambda net, batches: 1 // 0, net, [])
+    optimizer.step()
+    net(X)
+    assert len(seen.steps) == 2 and not net._forward_pre_hooks
 
 
 def test_the_caller_is_left_as_it_was(ranks):
