@@ -46,15 +46,13 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
         RankError, TimeoutError: as `run_ranks`, if already the first step fails.
     """
     _check_diagnosis(train, make_net, X, y, ranks, num_steps)
-    with torch.random.fork_rng(devices=[]):
-        sample = make_net()
-    check_module(sample)
+    sample = _sample_of(make_net)
     k = ranks if isinstance(ranks, int) else ranks.world_size
     batches = _cut_batches(X, y, num_steps, k)
     n = len(batches[0][1])
     equal, unequal = [n // k] * k, _cut_unequally(n, k)
-    found = Diagnosis(f"{k} ranks against one worker, {num_steps} minibatches of {n}, as {shards(equal)} and as "
-                      f"{shards(unequal)} examples")
+    found = Diagnosis(f"{k} ranks and one worker, {num_steps} minibatches of {n} as {shards(equal)} and as "
+                      f"{shards(unequal)}")
 
     def on_ranks(sizes: Sequence[int], synchronised: bool = True) -> list[Record]:
         args = _run_rank, train, make_net, batches, sizes, synchronised
@@ -163,6 +161,19 @@ def _last_line(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line and not line.startswith(" ")]
     errors = [line for line in lines if "Error" in line.split(":")[0]]
     return shown(errors[-1] if errors else lines[0] if lines else repr(error)).strip("'\"")
+
+
+def _sample_of(make_net: Callable) -> nn.Module:
+    """A network, after a look at whether each call makes a new one; raises ValueError if not."""
+    with torch.random.fork_rng(devices=[]):
+        nets = make_net(), make_net()
+    for net in nets:
+        check_module(net)
+    first, second = ({p.data_ptr() for p in net.parameters() if p.numel()} for net in nets)
+    if first & second:
+        raise ValueError("make_net must make a new network at each call: what it gives shares tensors with the one "
+                         "before (return copy.deepcopy(net), perhaps)")
+    return nets[0]
 
 
 def _check_diagnosis(train: Any, make_net: Any, X: Any, y: Any, ranks: Any, num_steps: Any) -> None:

@@ -7,6 +7,7 @@ gradients that each rank's own backward pass gave: a sum that nobody divided is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 import torch
 from torch import Tensor
@@ -31,10 +32,10 @@ class Diagnosis:
         return not self.faults
 
     def __str__(self) -> str:
-        lines = [f"FAULT, {name}: {words}" for name, words in self.faults.items()]
+        lines = [f"{'no fault found' if self.ok else 'not right'}: {self.about}"]
+        lines += [f"FAULT, {name}: {words}" for name, words in self.faults.items()]
         lines += [f"note, {name}: {words}" for name, words in self.notes.items()]
-        verdict = "no fault found" if self.ok else "not right"
-        return "\n".join([f"{self.about}: {verdict}", *lines])
+        return "\n".join(fill(line, 88, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
 
 
 def compare(alone: Record, ranks: Sequence[Record], sizes: Sequence[int], found: Diagnosis) -> None:
@@ -127,8 +128,8 @@ def _compare_gradients(one: Step, many: Sequence[Step], shared: Sequence[str], s
         why = {"summed": "the gradients of the ranks are added up and nobody divides by their number",
                "divided twice": "the loss is divided by the whole batch, and then the average divides by the number "
                                 "of ranks again; with DDP, take the mean over the shard, or multiply by the world size",
-               "scaled": "something else is divided or multiplied by"}[name]
-        found.faults[name] = f"the gradient is {factor:.4g} times one worker's: {why}"
+               "scaled": "who else divides or multiplies? If you clip, look without it: clipping hides a factor"}[name]
+        found.faults[name] = f"the gradient is {factor:.7g} times one worker's: {why}"
     elif alike and len(set(sizes)) > 1:
         found.notes["mean of means"] = (f"right on equal shards, but all shards count alike, also smaller ones: {by}. "
                                         "If yours can be unequal, sum, and divide by the number of all examples")

@@ -14,7 +14,10 @@ from d2lpar import diagnosis
 from d2lpar.diagnosis import diagnose
 from d2lpar.processes import RankGroup
 from d2lpar.symptoms import Diagnosis, compare
+from d2lpar.watch import watch
 from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, whole_batch_loss
+
+SHARED = nn.Linear(6, 4)
 
 
 @pytest.fixture(scope="module", params=[2, 3])
@@ -49,6 +52,37 @@ def test_the_mistake_of_one_rank_is_told_with_its_name(ranks):
     assert "2.weight, 2.bias" in diagnose(*WRONG["replaced"][:2], *examples(), ranks).faults["different start"]
 
 
+def test_all_lines_fit_a_page(ranks):
+    for train, make_net, _ in [*RIGHT.values(), *WRONG.values()][::5]:
+        assert max(map(len, str(diagnose(train, make_net, *examples(), ranks)).splitlines())) <= 88
+
+
+def test_watching_sees_the_own_gradient_and_leaves_no_hook():
+    def train(net, batches):
+        for X, y in batches:
+            F.cross_entropy(net(X), y).backward()
+            for p in net.parameters():
+                p.grad *= 3  # as if somebody had changed it
+            optimizer.step()
+            optimizer.zero_grad()
+        return [torch.tensor(1.0), 2]
+
+    X, y = examples(4)
+    net = mlp()
+    optimizer = torch.optim.SGD(net.parameters(), 0.5)
+    seen = watch(train, net, [(X, y), (X, y)])
+    assert len(seen.steps) == 2 and seen.losses == [1.0, 2.0]
+    for step in seen.steps:
+        for name, own in step.own.items():
+            torch.testing.assert_close(step.gradients[name], 3 * own)
+            torch.testing.assert_close(step.after[name], step.before[name] - 0.5 * step.gradients[name])
+    with pytest.raises(ZeroDivisionError):
+        watch(lambda net, batches: 1 // 0, net, [])
+    optimizer.step()
+    net(X)
+    assert len(seen.steps) == 2 and not net._forward_pre_hooks
+
+
 def test_the_caller_is_left_as_it_was(ranks):
     before = torch.get_rng_state()
     diagnose(ddp(), mlp, *examples(), ranks)
@@ -64,16 +98,15 @@ def test_what_goes_wrong_in_the_first_step_is_raised(ranks):
 
 
 @pytest.mark.parametrize("changes, words", [
-    ({"train": None}, "train must be a function"), ({"make_net": nn.Linear(6, 4)}, None), ({"make_net": dict}, "a network must be"),
+    ({"train": None}, "train must be a function"), ({"make_net": lambda: SHARED}, "a new network at each call"), ({"make_net": dict}, "a network must be"),
     ({"X": 3}, "entry 0 is 3"), ({"y": torch.zeros(5)}, "one row per example"), ({"ranks": 1}, "at least 2"), ({"ranks": True}, "at least 2"),
     ({"num_steps": 0}, "at least 1"), ({"X": torch.zeros(11, 6), "y": torch.zeros(11).long()}, "3 minibatches of at least 4 examples"),
 ])
 def test_arguments_that_make_no_sense_are_refused_before_anything_runs(changes, words, monkeypatch):
     monkeypatch.setattr(diagnosis, "_run_alone", lambda *args: pytest.fail("it has begun"))
     X, y = examples()
-    if words:
-        with pytest.raises(ValueError, match=words):
-            diagnose(**{"train": ddp(), "make_net": mlp, "X": X, "y": y} | changes)
+    with pytest.raises(ValueError, match=words):
+        diagnose(**{"train": ddp(), "make_net": mlp, "X": X, "y": y} | changes)
 
 
 def test_a_process_that_is_in_a_group_is_refused():

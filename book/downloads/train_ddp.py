@@ -1,4 +1,4 @@
-"""Train a network on Fashion-MNIST with DistributedDataParallel, on one rank or many.
+"""Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
 
 torchrun --nproc-per-node=2 train_ddp.py --data DIR [--download]
 """
@@ -26,13 +26,14 @@ def make_net():  # yours goes here
 
 
 def load(args, is_train):  # and your data here
-    try:
-        if args.download and int(os.environ["LOCAL_RANK"]) == 0:  # one rank per machine
-            FashionMNIST(args.data, is_train, download=True)
-        dist.barrier()  # the others wait until the files are there
-        files = FashionMNIST(args.data, is_train)
-    except RuntimeError as error:
-        sys.exit(f"no Fashion-MNIST in {args.data} ({error}); --download fetches it")
+    first = os.environ["LOCAL_RANK"] == "0"
+    for turn in (True, False):  # one rank on each machine fetches, then the others read
+        if turn == first:
+            try:
+                files = FashionMNIST(args.data, is_train, download=first and args.download)
+            except (RuntimeError, OSError) as error:
+                sys.exit(f"no Fashion-MNIST in {args.data}, --download fetches it: {error}")
+        dist.barrier()
     return TensorDataset(files.data[:, None] / 255, files.targets)  # all in memory
 
 

@@ -118,6 +118,11 @@ def clip_values_then_average(net):
     average(net)
 
 
+def sum_then_clip(net):
+    average(net, 1)
+    clip(net)
+
+
 def average_then_clip(net):
     average(net)
     clip(net)
@@ -266,6 +271,7 @@ WRONG = {
     "parameters averaged": (ddp(wrap=average_parameters_in_hooks), mlp, ["parameters averaged"]),
     "clipped before the sum": (by_hand(before_step=clip_then_average), mlp, ["clipped before the sum"]),
     "values clipped before the sum": (by_hand(before_step=clip_values_then_average), mlp, ["another gradient"]),
+    "summed, then clipped": (by_hand(before_step=sum_then_clip), mlp, ["scaled"]),
     "replaced": (train_with_replaced_head, mlp, ["different start", "not synchronised", "raises"]),
     "unfrozen": (unfreeze_later, mlp, ["not exchanged"]),
     "only rank 0 has the sum": (by_hand(before_step=reduce_to_rank_0), mlp, ["different gradients"]),

@@ -1,0 +1,5 @@
+"""Sees no difference anywhere."""
+
+
+def where_they_part(logs):
+    return None
