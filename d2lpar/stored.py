@@ -9,7 +9,8 @@ from typing import Any
 from d2lpar.checks import shown
 from d2lpar.records import read_records
 
-FOLDER = Path(__file__).resolve().parents[1] / "book" / "_data"
+BOOK = Path(__file__).resolve().parents[1] / "book"
+FOLDER = BOOK / "_data"
 
 
 def stored(name: str) -> dict[str, Any]:
@@ -31,10 +32,20 @@ def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return read_records(_found(name, ".jsonl"))
 
 
-def _found(name: str, ending: str) -> Path:
+def stored_script(name: str) -> str:
+    """The text of `book/downloads/NAME.py`, a script to take home.
+
+    Raises:
+        ValueError: if there is none of this name.
+    """
+    return _found(name, ".py", BOOK / "downloads").read_text("utf8")
+
+
+def _found(name: str, ending: str, folder: Path | None = None) -> Path:
     """The file of this name, which is one of those that are there."""
-    known = sorted(file.stem for file in FOLDER.glob(f"*{ending}"))
+    folder = folder or FOLDER
+    known = sorted(file.stem for file in folder.glob(f"*{ending}"))
     if not isinstance(name, str) or name not in known:
         raise ValueError(f"there are stored results of the names {known}, not {shown(name)}; "
                          "they lie in the book's folder, not in the package")
-    return FOLDER / f"{name}{ending}"
+    return folder / f"{name}{ending}"

@@ -137,6 +137,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "stored.stored": lambda: {"name": "bench"},
     "records.read_records": lambda: {"path": PACKAGE.parent / "book" / "_data" / "last_minibatch.jsonl"},
     "stored.stored_records": lambda: {"name": "batch_sizes"},
+    "stored.stored_script": lambda: {"name": "train_ddp"},
     "exercises.verdict": lambda: {"check": str, "answer": str},
     "schedules.linear_lr": lambda: {"lr": 0.1, "k": 2},
     "schedules.sqrt_lr": lambda: {"lr": 0.1, "k": 2},

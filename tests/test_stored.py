@@ -15,7 +15,7 @@ from d2lpar.models import lenet_params
 from d2lpar.oracle import distance
 from d2lpar.records import RecordError
 from d2lpar.scratch import shard_gradients
-from d2lpar.stored import stored, stored_records
+from d2lpar.stored import stored, stored_records, stored_script
 
 GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
 
@@ -209,3 +209,9 @@ def test_a_run_with_a_warmup_begins_at_a_quarter_of_its_rate(counting, monkeypat
     assert rates == pytest.approx([0.1, 0.2, 0.3, *[0.4] * 5])
     counting.updates_to_target(4, 0.4, 0)
     assert rates[8:] == [0.4] * 8
+
+
+def test_a_script_to_take_home_is_found_by_its_name():
+    compile(stored_script("train_ddp"), "train_ddp.py", "exec")
+    with pytest.raises(ValueError, match=r"of the names \['train_ddp'\], not 'another'"):
+        stored_script("another")
