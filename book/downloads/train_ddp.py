@@ -28,18 +28,18 @@ def make_net():  # yours goes here
 def load(args, is_train):  # and your data here
     first = os.environ["LOCAL_RANK"] == "0"
     for turn in (True, False):  # one rank on each machine fetches, then the others read
-        if turn == first:
+        if first == turn:
             try:
-                files = FashionMNIST(args.data, is_train, download=first and args.download)
+                files = FashionMNIST(args.data, is_train, download=args.download)
             except (RuntimeError, OSError) as error:
-                sys.exit(f"no Fashion-MNIST in {args.data}, --download fetches it: {error}")
+                sys.exit(f"no Fashion-MNIST in {args.data} (--download?): {error}")
         dist.barrier()
     return TensorDataset(files.data[:, None] / 255, files.targets)  # all in memory
 
 
 @torch.no_grad()
 def accuracy(net, dataset, device):
-    """Of the whole data set: each rank counts every world_size-th example, all add up."""
+    """How many are right, of how many: each rank counts its part, and all add up."""
     net.eval()
     shard = range(dist.get_rank(), len(dataset), dist.get_world_size())  # none twice
     counts = torch.zeros(2, dtype=torch.int64, device=device)
@@ -53,12 +53,12 @@ def accuracy(net, dataset, device):
 def train(args, device):
     rank, world_size = dist.get_rank(), dist.get_world_size()
     if args.batch_size % world_size:
-        sys.exit(f"--batch-size {args.batch_size} is not a multiple of {world_size} ranks")
+        sys.exit(f"{world_size} ranks cannot share a batch of {args.batch_size}")
     train_set, test_set = load(args, True), load(args, False)
     sampler = DistributedSampler(train_set, seed=args.seed, drop_last=True)
     loader = DataLoader(train_set, args.batch_size // world_size, sampler=sampler,
                         drop_last=True)  # equal shards, so a mean of means is the mean
-    torch.manual_seed(args.seed + rank)  # dropout and the like: other numbers on each rank
+    torch.manual_seed(args.seed + rank)  # dropout and the like: each rank its own
     net = DDP(make_net().to(device))  # from here on all have rank 0's weights
     optimizer = torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
     saved = [None]
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="torchvision's folder")
     parser.add_argument("--download", action="store_true", help="fetch it first")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=256, help="of all ranks together")
+    parser.add_argument("--batch-size", type=int, default=256, help="of all ranks")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--checkpoint", type=Path, default="checkpoint.pt")
