@@ -200,7 +200,7 @@ def write_means(params: Sequence[Tensor], flat: Tensor) -> None:
 
 
 def at_end_of_backward(fn: Callable[[], None]) -> None:
-    """Have `fn` called when this backward pass has all gradients, and before it returns."""
+    """Have `fn` called at the end of this backward pass, before it returns."""
     Variable._execution_engine.queue_callback(fn)  # not public, but PyTorch's own way
 
 
