@@ -13,6 +13,8 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -378,12 +380,77 @@ def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed():
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_copy_of_the_caller_does_not_end_its_ranks(two):
     first = two.run(own_number)
-    copy = os.fork()
-    if copy == 0:
-        two._started.end()  # as at the end of a program, or when nobody holds it any more
-        os._exit(0)
-    os.waitpid(copy, 0)
-    assert two.run(own_number) == first
+    for what in (two._started.end, two.close, lambda: os.rmdir(tempfile.mkdtemp())):
+        copy = os.fork()
+        if copy == 0:
+            what()
+            weakref.finalize._exitfunc()  # as at the end of a program
+            os._exit(0)
+        os.waitpid(copy, 0)
+        assert two.run(own_number) == first
+
+
+def test_two_threads_do_not_get_one_anothers_results(two, tmp_path):
+    def wait(rank):
+        (tmp_path / str(rank)).touch()
+        until((tmp_path / "go").exists)
+        return rank
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(two.run, wait)
+        until((tmp_path / "1").exists)
+        with pytest.raises(RuntimeError, match="a call of another thread"):
+            two.run(own_number)
+        (tmp_path / "go").touch()
+        assert first.result() == [0, 1]
+    with pytest.raises(ValueError, match="a RankGroup cannot be sent"):
+        two.run(lambda rank: two)
+
+
+def test_a_line_that_goes_on_in_the_next_call_loses_nothing(two, capsys):
+    two.run(lambda rank: print("abc", end=""))
+    two.run(lambda rank: print("def"))
+    assert capsys.readouterr().out == "rank 0: abc\nrank 1: abc\nrank 0: def\nrank 1: def\n"
+
+
+@pytest.mark.slow
+def test_who_is_to_blame_is_not_who_heard_of_it_first(two):
+    def leaves_the_group(rank):
+        try:
+            if rank == 1:
+                raise KeyError("the cause")
+            dist.barrier()
+        finally:
+            dist.destroy_process_group()
+            time.sleep(0.5 * rank)
+
+    def dies_after_its_result(rank):
+        if rank == 0:
+            threading.Timer(0.5, os.kill, (os.getpid(), 40)).start()
+        else:
+            dist.barrier()
+
+    with pytest.raises(RankError, match="(?s)^rank 1 raised .*KeyError: 'the cause'$"):
+        two.run(leaves_the_group)
+    with pytest.raises(RankError, match="^rank 0 was killed by (signal 40|SIGRT.*) after fn had returned"):
+        two.run(dies_after_its_result)
+
+
+@pytest.mark.slow
+def test_a_child_of_a_rank_that_is_ended_does_not_say_where_the_rank_stood(two):
+    def hang(rank):
+        child = os.fork()
+        if child == 0:
+            sleep_on()
+        time.sleep(0.3)
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+        if rank == 0:
+            dist.barrier()
+
+    two.run(own_number)
+    with pytest.raises(TimeoutError, match="(?s)rank 0: Stack(?!.*sleep_on).*barrier"):
+        two.run(hang, timeout_s=4)
 
 
 @pytest.mark.slow

@@ -17,12 +17,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import cloudpickle
@@ -37,6 +38,7 @@ _LOOK_S = 0.02  # the caller looks this often for news
 _FOREVER_S = 1e9  # some thirty years
 _CALL, _LEAVE = b"c", b"."  # what a rank is told
 _GRACE_S = 1.0  # between asking a process to end and killing it
+_PEER_LOST = re.compile(r"[Cc]onnection (?:closed|reset) by peer|Broken pipe|remote process exited")
 _HERE = Path(__file__).parent
 
 
@@ -55,9 +57,12 @@ class RankGroup:
         with RankGroup(2) as ranks:
             ranks.run(fn, X)
 
+    The ranks keep what they have once loaded: after an edit of a module that `fn` imports, or of `os.environ`, `close`
+    the group, and the next call finds all that is new.
+
     Once it is closed no rank is left and no process that a rank has started (but for those that have left the rank's
     process group, as daemons do). On Linux and macOS that also holds if the caller is killed, but for a rank that it
-    was starting in that very moment.
+    was starting in that very moment; if the caller has copies of itself, made by `os.fork`, when they are gone too.
 
     Raises:
         ValueError: if `world_size` is not an integer of at least 1.
@@ -67,6 +72,10 @@ class RankGroup:
         check_counts(the_number_of_ranks=world_size)
         self.world_size, self.backend = world_size, _backend(world_size)
         self._started: _Started | None = None
+        self._running = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a RankGroup cannot be sent: it belongs to the process that made it")
 
     def run(self, fn: Callable, *args: Any, timeout_s: float = 300.0) -> list:
         """Run `fn(rank, *args)` on every rank; give the results in rank order.
@@ -77,9 +86,10 @@ class RankGroup:
 
         Args:
             fn: any function, also one that is defined in a notebook.
-            timeout_s: for everything, the start of the processes included.
+            timeout_s: for everything, the start of the processes included, until the results are there to be read.
 
         Raises:
+            RuntimeError: if another thread is running a call.
             ValueError: before any process is started, if `timeout_s` makes no sense, or `fn` or `args` cannot be sent
                 to another process.
             RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
@@ -90,8 +100,8 @@ class RankGroup:
         deadline = time.monotonic() + timeout_s
         call = _pickle_call(fn, args)
         # an interrupt is looked for where there is time for it, so that it never finds a process that nobody knows of
-        with uninterrupted(math.inf) as waiting:
-            started = self._started
+        with uninterrupted(math.inf) as waiting, self._alone():
+            started = self._own()
             if started is None or any(process.has_ended() for process in started.processes):
                 self.close()  # of a group that has lost a rank
                 started = self._started = _Started()
@@ -110,10 +120,23 @@ class RankGroup:
     def close(self) -> None:
         """End the ranks, which leave their process group first; nothing happens if there are none."""
         with uninterrupted(math.inf):
-            started, self._started = self._started, None
+            started, self._started = self._own(), None
             if started is not None:
                 _release(started.processes)
                 started.end()
+
+    def _own(self) -> _Started | None:
+        """The ranks, unless this is a copy of the process that has started them, made by os.fork."""
+        return self._started if self._started and self._started.owner == os.getpid() else None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("this group is running a call of another thread; use a group for each thread")
+        try:
+            yield
+        finally:
+            self._running.release()
 
     def __enter__(self) -> RankGroup:
         return self
@@ -137,11 +160,10 @@ class _Started:
     """The processes of a group, their folder, and the keeper; ended at the latest when nobody holds this object."""
 
     def __init__(self) -> None:
-        self._folder = TemporaryDirectory(prefix="d2lpar-")
-        self.folder = self._folder.name
+        self.owner, self.folder = os.getpid(), tempfile.mkdtemp(prefix="d2lpar-")
         self._keeper = _start_keeper(self.folder)
         self.processes: list[_Process] = []
-        self.end = weakref.finalize(self, _end, os.getpid(), self.processes, self._keeper, self._folder)
+        self.end = weakref.finalize(self, _end, self.owner, self.processes, self._keeper, self.folder)
 
     def start(self, world_size: int, backend: str, deadline: float, timeout_s: float, waiting: Waiting | None) -> None:
         """Start the processes, unless they are there."""
@@ -193,12 +215,14 @@ class _Process:
 
     def show_prints(self, unfinished: bool = True) -> None:
         """Print what is new, the last line only if it is finished or nothing more will come."""
-        *lines, last = self.text("printed")[self._shown:].split("\n")
         encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-        for line in [*lines, *[last] * (unfinished and bool(last))]:
+        for line in re.findall(r".*\n|.+", self.text("printed")[self._shown:]):
+            if not line.endswith("\n") and not unfinished:
+                break
+            self._shown += len(line)
+            line = line.removesuffix("\n")
             left = line.rstrip("\r").rpartition("\r")[2]  # of a line that was overwritten, such as a bar's
             print(f"{self.name}: {left}".encode(encoding, "backslashreplace").decode(encoding), flush=True)
-            self._shown += len(line) + 1
 
     def result(self) -> Any:
         """What the function returned; asked for once."""
@@ -220,6 +244,10 @@ class _Process:
         except ChildProcessError:  # it was reaped at once, because this program ignores SIGCHLD
             return True
 
+    def has_lost_a_peer(self) -> bool:
+        """Whether its error is about another rank's end."""
+        return bool(_PEER_LOST.search(self.text("error").rpartition("\nRuntimeError: ")[2]))
+
     def where(self) -> str:
         """Where it stood when it was asked to end."""
         if self.file("result").exists():
@@ -227,7 +255,7 @@ class _Process:
         with suppress(ChildProcessError, AttributeError):  # it has ended; or this is no Unix
             if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
                 return "had been stopped by a signal"
-        return _with_source(self.text("stack")) or "nobody knows where"
+        return _with_source(self.text("stack")) or "nobody knows where; it may have been starting still"
 
     def tell(self, word: bytes) -> None:
         with suppress(OSError):  # one that has died
@@ -251,10 +279,12 @@ class _Process:
     def why_dead(self) -> str:
         self.kill_group()
         code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        names = {number.value: number.name for number in signal.Signals}
+        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
+        when = "after" if self.file("result").exists() else "before"
         full = shutil.disk_usage(self.file("log").parent).free < 2**20
         why = "\n\nthe disk that holds the folder for temporary files is full" if full else ""
-        return f"{self.name} {how} before fn had returned{why}\n\n{self.text('log')[-2000:]}".rstrip()
+        return f"{self.name} {how} {when} fn had returned{why}\n\n{self.text('log')[-2000:]}".rstrip()
 
 
 def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s: float,
@@ -265,11 +295,15 @@ def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s:
         failed = [process for process in waiting if process.file("error").exists()]
         if failed:
             time.sleep(0.1)  # the end of a process can show later than the error of a rank that lost it as a peer
-        for process in waiting:
-            if process.has_ended() and not process.file("error").exists() and not process.file("result").exists():
+            if all(process.has_lost_a_peer() for process in failed):
+                time.sleep(1.0)  # and so can the error of a process that has left the group on its way out
+        for process in processes:
+            if process.has_ended() and not process.file("error").exists():
                 raise RankError(process.why_dead())
         if failed:
-            first = min(failed, key=lambda process: process.file("error").stat().st_mtime_ns)
+            failed = [process for process in waiting if process.file("error").exists()]
+            first = min(failed, key=lambda process: (process.has_lost_a_peer(),
+                                                     process.file("error").stat().st_mtime_ns))
             raise RankError(f"{first.name} raised an exception\n\n{first.text('error')}".rstrip())
         if time.monotonic() > deadline:
             _ask_to_end(processes)
@@ -286,7 +320,7 @@ def _release(processes: Sequence[_Process]) -> None:
     _wait_for_ends(processes, 5 * _GRACE_S)
 
 
-def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, folder: TemporaryDirectory) -> None:
+def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, folder: str) -> None:
     """Leave no process, whatever it is doing, and no file."""
     if os.getpid() != owner:  # in a copy of the caller, made by os.fork
         return
@@ -300,7 +334,7 @@ def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, fo
     for process in processes:
         process.reap()
         process.show_prints()
-    folder.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _with_source(stack: str) -> str:

@@ -14,7 +14,9 @@ import pickle
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ def main(folder: str, rank: int, world_size: int, backend: str) -> None:
     with open(f"{folder}/{rank}-stack", "w") as stack:
         if hasattr(faulthandler, "register"):  # not on Windows
             faulthandler.register(signal.SIGTERM, stack, all_threads=False, chain=True)
+            os.register_at_fork(after_in_child=partial(faulthandler.unregister, signal.SIGTERM))
         joined = False
         while os.read(caller, 1) == b"c":  # else it is told to leave, or nobody is there any more
             try:
@@ -40,7 +43,8 @@ def main(folder: str, rank: int, world_size: int, backend: str) -> None:
                 kind, report = "result", run_call(folder, rank)
             except BaseException:  # a failed rank waits too, for its end: its peers must not fail because of it
                 kind, report = "error", traceback.format_exc().encode("utf-8", "backslashreplace")
-            sys.stdout.flush()
+            with suppress(Exception):  # fn may have closed it
+                sys.stdout.flush()
             Path(f"{folder}/{rank}-unfinished").write_bytes(report)
             os.replace(f"{folder}/{rank}-unfinished", f"{folder}/{rank}-{kind}")  # there at once, and whole
     if dist.is_initialized():  # unless fn has left the group itself
