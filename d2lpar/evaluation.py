@@ -42,6 +42,13 @@ def evaluate_on_ranks(
 
 
 def unwrap_ddp(net: nn.Module) -> nn.Module:
-    """The module that the library's DDP has wrapped: it sends no buffers, so a rank may have more minibatches."""
+    """The module that the library's DDP has wrapped: it sends no buffers, so a rank may have more minibatches.
+
+    Raises ValueError if that is not the outermost wrapper.
+    """
     check_module(net)
-    return net.module if isinstance(net, DistributedDataParallel) else net
+    inner = net.module if isinstance(net, DistributedDataParallel) else net
+    if any(isinstance(m, DistributedDataParallel) for m in inner.modules()):
+        raise ValueError("there is a DistributedDataParallel within the network, whose forward pass may wait for other "
+                         "ranks: hand over what it has wrapped, its .module")
+    return inner

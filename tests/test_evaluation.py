@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.evaluation import evaluate_on_ranks
+from d2lpar.evaluation import evaluate_on_ranks, unwrap_ddp
 from d2lpar.processes import run_ranks
 from d2lpar.ranks import rank_device
 
@@ -98,3 +98,15 @@ def test_what_makes_no_sense_is_refused_and_the_network_trains_on(ranks: list[di
 def test_outside_of_a_group_it_says_so() -> None:
     with pytest.raises(RuntimeError, match="no rank"):
         evaluate_on_ranks(network(), [])
+
+
+def test_a_wrapper_in_a_wrapper_is_refused_as_its_forward_pass_may_wait_for_ever() -> None:
+    class Wrapped(nn.parallel.DistributedDataParallel):
+        def __init__(self, module: nn.Module) -> None:
+            nn.Module.__init__(self)  # without a group
+            self.module = module
+
+    net = nn.Linear(1, 1)
+    assert unwrap_ddp(Wrapped(net)) is net and unwrap_ddp(net) is net
+    with pytest.raises(ValueError, match="hand over what it has wrapped"):
+        unwrap_ddp(nn.Sequential(Wrapped(net)))
