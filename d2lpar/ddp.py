@@ -3,6 +3,12 @@
 All of this is called by every rank of a group, each with its own replica of one network. A loss that is a mean over the
 shard gives the mean of means; for shards that differ in size, take the sum over the shard, times the number of ranks,
 divided by the size of the whole batch.
+
+A parameter that no rank has used ends with a gradient of zeros, not None, so weight decay moves it. Sums are divided
+after they are made, so half precision can overflow where the library, which divides first, does not. With hooks, at
+least one gradient must come in each backward on every rank, or the others wait for it. After a backward that raised,
+and where a gradient comes in two parts, as of a layer in two reentrant checkpoints, `average_in_hooks` is no longer
+right; `OwnDDP` notices both.
 """
 
 from __future__ import annotations
@@ -18,6 +24,8 @@ from torch.autograd import Variable
 
 from d2lpar.checks import check_counts, check_module, check_tensors
 from d2lpar.ranks import rank_device
+
+ANEW = "build the network anew and wrap that, on all ranks"  # hooks of a first wrapper would stay, and send as well
 
 
 def broadcast_start(module: nn.Module) -> None:
@@ -40,9 +48,9 @@ def average_gradients(module: nn.Module) -> None:
     """
     check_replica(module)
     for p in trainable(module):
-        total = gradient_of(p).contiguous()
+        total = gradient_of(p)
         dist.all_reduce(total)
-        torch.div(total, dist.get_world_size(), out=p.grad)
+        total /= dist.get_world_size()
 
 
 def average_flat(module: nn.Module) -> None:
@@ -58,7 +66,7 @@ def average_flat(module: nn.Module) -> None:
 
 
 def average_in_hooks(module: nn.Module) -> None:
-    """From now on every backward averages the gradients, from the last one on.
+    """Call it once: from then on each backward averages the gradients, until one raises.
 
     Taught in: notebooks/06_processes_and_ddp.ipynb
     """
@@ -69,15 +77,14 @@ def average_in_hooks(module: nn.Module) -> None:
         if not there:
             at_end_of_backward(finish)
         there.update(new)
-        while len(sent) < len(params) and params[len(sent)] in there:
-            total = gradient_of(params[len(sent)]).contiguous()
-            sent.append((total, dist.all_reduce(total, async_op=True)))
+        while len(sent) < len(params) and (p := params[len(sent)]) in there:
+            sent.append(dist.all_reduce(gradient_of(p), async_op=True))
 
     def finish() -> None:
         arrive(*params)  # what has not come counts as zeros
-        for p, (total, work) in zip(params, sent):
+        for p, work in zip(params, sent):
             work.wait()
-            torch.div(total, dist.get_world_size(), out=p.grad)
+            gradient_of(p).div_(dist.get_world_size())
         there.clear()
         sent.clear()
 
@@ -114,7 +121,8 @@ class OwnDDP(nn.Module):
     The buckets leave in the same order on every rank, so ranks may differ in which
     gradients come first, or at all: at the end of backward, what has not come counts as
     it is, or as zeros. RuntimeError in the forward pass if other parameters are trained
-    than when the module was wrapped, or if a backward pass was left by an error.
+    than when the module was wrapped, or if a backward pass was left by an error; and in
+    backward if a gradient comes twice.
     """
 
     def __init__(self, module: nn.Module, first_bytes: int = 2**20,
@@ -122,39 +130,39 @@ class OwnDDP(nn.Module):
         super().__init__()
         broadcast_start(module)
         self.module = module
-        params = trainable(module)
-        self.buckets = [[params[i] for i in places]
-                        for places in assign_buckets(params, first_bytes, cap_bytes)]
+        self._params = trainable(module)
+        self.buckets = [[self._params[i] for i in places] for places in
+                        assign_buckets(self._params, first_bytes, cap_bytes)]
         self._flat = [torch.cat([p.detach().flatten() for p in bucket])
-                              for bucket in self.buckets]
-        self._bucket_of: dict[Tensor, int] = {
-            p: number for number, bucket in enumerate(self.buckets) for p in bucket}
-        for p in params:
+                      for bucket in self.buckets]
+        for p in self._params:
             p.register_post_accumulate_grad_hook(self._arrived)
         self._begin()
 
     def _begin(self) -> None:
-        self._missing = [len(bucket) for bucket in self.buckets]
+        self._there: set[Tensor] = set()
         self._sent: list[tuple[Tensor, dist.Work]] = []
-        self._in_backward = False
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What `module` gives."""
-        check_unchanged(self.module, list(self._bucket_of))
-        if self._in_backward:
-            raise RuntimeError("a backward pass was left by an error, and gradients "
-                               "may be on their way: begin again on all ranks")
+        check_unchanged(self.module, self._params)
+        if self._there:
+            raise RuntimeError("a backward pass was left by an error, and gradients may "
+                               f"be on their way: {ANEW}")
         return self.module(*args, **kwargs)
 
     def _arrived(self, p: Tensor) -> None:
-        if not self._in_backward:
-            self._in_backward = True
+        if not self._there:
             at_end_of_backward(self._finish)
-        self._missing[self._bucket_of[p]] -= 1
-        while self._sent_fewer_than_all() and self._missing[len(self._sent)] == 0:
+        if p in self._there:
+            raise RuntimeError(f"a gradient of shape {tuple(p.shape)} came twice in one "
+                               "backward, and its first part may have left already; "
+                               "with checkpoint, set use_reentrant=False")
+        self._there.add(p)
+        while self._more() and self._there.issuperset(self.buckets[len(self._sent)]):
             self._send_next()
 
-    def _sent_fewer_than_all(self) -> bool:
+    def _more(self) -> bool:
         return len(self._sent) < len(self.buckets)
 
     def _send_next(self) -> None:
@@ -163,7 +171,7 @@ class OwnDDP(nn.Module):
         self._sent.append((flat, dist.all_reduce(flat, async_op=True)))
 
     def _finish(self) -> None:
-        while self._sent_fewer_than_all():  # a gradient has not come
+        while self._more():  # a gradient has not come
             self._send_next()
         for bucket, (flat, work) in zip(self.buckets, self._sent):
             work.wait()
@@ -177,12 +185,13 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 
 
 def gradient_of(p: Tensor) -> Tensor:
-    """The gradient of `p`, which is made of zeros if the loss of this rank did not depend on it."""
+    """The gradient of `p`, in rows; it is made of zeros if the loss of this rank did not depend on `p`."""
     if p.grad is None:
         p.grad = torch.zeros_like(p)
     if p.grad.layout != torch.strided:
         raise ValueError(f"the gradient of a parameter of shape {tuple(p.shape)} is sparse: it cannot travel as one "
                          "buffer; make the layer with sparse=False")
+    p.grad = p.grad.contiguous()
     return p.grad
 
 
@@ -221,13 +230,23 @@ def check_replica(module: nn.Module) -> None:
 
 
 def check_replicas(module: nn.Module) -> None:
-    """Raise ValueError, on all ranks, unless every rank has a replica with the same names, shapes and dtypes."""
-    check_replica(module)
-    own = [(name, tuple(x.shape), str(x.dtype), x.requires_grad)
-           for name, x in chain(module.named_parameters(), module.named_buffers())]
-    every: list[list] = [[] for _ in range(dist.get_world_size())]
+    """Raise ValueError, on all ranks, unless each has a replica to train, with the same names, shapes and dtypes."""
+    own: list | str
+    try:
+        check_replica(module)
+        own = [(name, tuple(x.shape), str(x.dtype), x.requires_grad)
+               for name, x in chain(module.named_parameters(), module.named_buffers())]
+    except ValueError as error:
+        if not dist.is_initialized():
+            raise
+        own = str(error)  # told to the others, who would wait for this rank
+    every: list = [None] * dist.get_world_size()
     dist.all_gather_object(every, own)
+    if isinstance(own, str):
+        raise ValueError(own)
     for rank, theirs in enumerate(every):
+        if isinstance(theirs, str):
+            raise ValueError(f"rank {rank} has no network to train: {theirs}")
         if theirs != every[0]:
             odd = sorted(set(theirs) ^ set(every[0])) or "their order"
             raise ValueError(f"the networks of rank 0 and rank {rank} differ in {odd}")
@@ -239,7 +258,7 @@ def check_unchanged(module: nn.Module, params: Sequence[Tensor]) -> None:
     now = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
     if new := [name for key, name in now.items() if key not in wrapped]:
         raise RuntimeError(f"{', '.join(new)}: replaced or unfrozen since the module was wrapped, so nobody averages "
-                           "the gradient; wrap the module again, on all ranks")
+                           f"the gradient; {ANEW}")
     if len(now) < len(wrapped):
         raise RuntimeError(f"{len(wrapped) - len(now)} parameters were frozen or taken away since the module was "
-                           "wrapped; wrap it again, on all ranks")
+                           f"wrapped; {ANEW}")

@@ -25,10 +25,11 @@ COLLECTIVE = re.compile(r"(?:gloo|nccl):(\w+)")  # how the profiler calls what a
 
 
 class Traffic(TorchDispatchMode):
-    """Counts the collectives that this rank takes part in within its `with` block, and the bytes it brings.
+    """Counts the collectives that this rank takes part in within its `with` block, and their bytes.
 
-    `counts` is by name, such as "allreduce", and `total_bytes` the size of the tensors that were given to them.
-    Messages to one rank, by send and recv, are counted as well.
+    `counts` is by name, such as "allreduce", and `total_bytes` adds up the tensors that each was given first, which for
+    many is the output: of an all_gather all parts, of a reduce_scatter the own one. Messages to one rank, by send and
+    recv, are counted as well; functional collectives, `torch.distributed._functional_collectives`, are not seen.
     """
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import socket
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
 from d2lpar.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, table, to_json
 from d2lpar.data import Batches
 from d2lpar.models import resnet18
-from d2lpar.processes import RankError
+from d2lpar.processes import RankError, run_ranks
+from d2lpar.traffic import Traffic
 from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
@@ -73,6 +75,42 @@ def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, 
     assert [row.limit for row in rows] == limits
     assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
     assert all("a net, 2 processes" in row.what for row in rows[:-1]) and "DistributedDataParallel" in rows[-1].what
+
+
+def test_the_cases_between_processes_take_turns_to_come_after_a_sleep():
+    order = []
+    names = ["processes", "1 device", "own buckets", "k devices", "tensor by tensor"]
+    times = cases.time_in_turns({name: lambda name=name: order.append(name) for name in names}, 4, 1, [], dict)
+    assert list(times) == names and {len(seconds) for seconds in times.values()} == {4}
+    rounds = [order[i:i + 5] for i in range(0, 25, 5)]
+    firsts = [names[0], names[0], names[2], names[4], names[0]]  # the first of them is the warm-up
+    assert [round_[0] for round_ in rounds] == firsts
+    assert all(round_[3:] == ["1 device", "k devices"] and set(round_) == set(names) for round_ in rounds)
+    order.clear()
+    cases.time_in_turns({name: lambda name=name: order.append(name) for name in ("plain loop", "processes")}, 2, 0, [], dict)
+    assert order == ["processes", "plain loop"] * 2
+
+
+def sent_in_a_step(rank):
+    makers = {"library": cases.resnet_ddp_step,
+              **{name: partial(cases.resnet_own_step, name) for name in ("own buckets", "tensor by tensor")}}
+    cases._resnet = lambda: resnet18(10, width=2)  # in this rank's process
+    found = {}
+    for name, make in makers.items():
+        torch.manual_seed(rank)
+        step, _ = make(*cases._minibatch(4), rank, 2)
+        for _ in range(2):  # the library tells the ranks its new buckets after the first
+            step()
+        with Traffic() as traffic:
+            step()
+        found[name] = traffic.total_bytes
+    return found
+
+
+def test_what_is_compared_between_processes_sends_the_same_bytes():
+    for sent in run_ranks(sent_in_a_step, 2, timeout_s=60):
+        size = sum(p.nbytes for p in resnet18(10, width=2).parameters())
+        assert sent == {"library": size, "own buckets": size, "tensor by tensor": size}
 
 
 # What is refused

@@ -1,6 +1,7 @@
 """Tests of d2lpar.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
 
 import copy
+import time
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from d2lpar.ddp import OwnDDP, assign_buckets, average_flat, average_gradients, 
 from d2lpar.oracle import distance, same_bits
 from d2lpar.processes import RankError, run_ranks
 from d2lpar.ranks import rank_device
+from d2lpar.traffic import Traffic
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 
@@ -170,6 +172,14 @@ def message_of(fn, *args):
     return "nothing was refused"
 
 
+def in_two_parts(own, X):
+    """What is said where a layer is used in two checkpoints that send its gradient in two parts, and after that."""
+    net = own.module
+    net.forward = lambda x: net.out(checkpoint(net.first, checkpoint(net.first, x, use_reentrant=True), use_reentrant=True))
+    loss = own(X.requires_grad_()).sum()
+    return message_of(loss.backward), message_of(own, X)
+
+
 def single_cases(rank):
     """What needs a group, but no further harness."""
     k, found = dist.get_world_size(), {}
@@ -192,6 +202,8 @@ def single_cases(rank):
     in_pieces(whole, X.clone()).sum().backward()
     average_gradients(whole)
     found["reentrant"] = distance(*[[p.grad for p in ddp.trainable(n)] for n in (pieces, whole)])
+
+    found["twice"], found["after twice"] = in_two_parts(OwnDDP(odd(0), 100, 400), X.clone())
 
     last = nn.Conv2d(2, 3, 3).to(rank_device(), memory_format=torch.channels_last)
     with torch.no_grad():
@@ -221,6 +233,8 @@ def single_cases(rank):
     dist.barrier()
 
     found["others"] = message_of(broadcast_start, nn.Linear(2, 2 + rank).to(rank_device()))
+    found["others, hooks"] = message_of(average_in_hooks, nn.Linear(2, 2 + rank).to(rank_device()))
+    found["others, one without"] = message_of(broadcast_start, nn.Linear(2, 2, device="meta" if rank else rank_device()))
     found["meta"] = message_of(OwnDDP, nn.Linear(2, 2, device="meta"))
     found["lazy"] = message_of(OwnDDP, nn.LazyLinear(2).to(rank_device()))
     found["nothing to train"] = message_of(average_in_hooks, nn.Tanh())
@@ -271,6 +285,8 @@ def test_memory_that_is_not_in_rows_is_sent_right(ranks):
     "replaced": "RuntimeError: out.weight, out.bias: replaced or unfrozen",
     "frozen": "RuntimeError: 2 parameters were frozen or taken away",
     "backward raises": "ZeroDivisionError", "and then": "RuntimeError: a backward pass was left by an error",
+    "twice": "RuntimeError: a gradient of shape (6,) came twice in one backward",
+    "after twice": "RuntimeError: a backward pass was left by an error",
     "meta": "ValueError: weight is on meta", "lazy": "ValueError: weight has no shape yet",
     "nothing to train": "ValueError: the network has no parameter that requires a gradient",
     "cap": "ValueError: first_bytes must be a whole number of at least 1, got 0",
@@ -284,7 +300,78 @@ def test_what_cannot_be_averaged_is_refused_in_words(ranks, case, words):
 def test_networks_that_differ_are_refused_on_all_ranks(ranks):
     if len(ranks) > 1:
         for rank in ranks:
-            assert rank["single"]["others"].startswith("ValueError: the networks of rank 0 and rank 1 differ in [('bias'")
+            for case in ("others", "others, hooks"):
+                assert rank["single"][case].startswith("ValueError: the networks of rank 0 and rank 1 differ in [('bias'")
+
+
+def test_a_rank_without_a_network_to_train_is_named_by_all(ranks):
+    first, *others = [rank["single"]["others, one without"] for rank in ranks]
+    assert all(said.startswith("ValueError: weight is on meta") for said in others)
+    if others:
+        assert first.startswith("ValueError: rank 1 has no network to train: weight is on meta")
+
+
+# While backward runs
+
+
+class Back(torch.autograd.Function):
+    """Calls a function when the gradient comes by."""
+
+    @staticmethod
+    def forward(ctx, x, fn):
+        ctx.fn = fn
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.fn()
+        return grad, None
+
+
+def gone_on(rank, folder):
+    """Collectives begun when half of backward is done, which the other rank waits for before it begins its own.
+
+    So rank 1 comes late, and rank 0 has to compute the second half while its first gradient is on its way.
+    """
+    found = {}
+    for name, wrap in {"hooks": in_hooks, "buckets": in_buckets, "library": library}.items():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(600, 600), nn.Linear(600, 600)).to(rank_device())  # above the library's first cap
+        half, late = [], []
+        passed = folder / name
+
+        def middle():
+            half.append(traffic.counts.total())
+            if rank == 0 and len(half) == 3:
+                passed.touch()
+
+        def begin():
+            end = time.monotonic() + 10
+            while rank == 1 and len(half) == 2 and not passed.exists() and not late:
+                time.sleep(0.001)
+                if time.monotonic() > end:
+                    late.append("rank 0 is held up")
+
+        first, last = net
+        net.forward = lambda x: Back.apply(last(Back.apply(first(x), middle)), begin)
+        run = wrap(net)
+        for _ in range(3):  # the library fills its buckets anew after the first
+            with Traffic() as traffic:
+                run(torch.ones(2, 600, device=rank_device())).sum().backward()
+        found[name] = half[-1], traffic.counts.total(), late
+    return found
+
+
+@pytest.mark.parametrize("way", ["hooks", "buckets", "library"])
+def test_gradients_are_on_their_way_while_backward_goes_on(overlap, way):
+    for half, whole, late in (rank[way] for rank in overlap):
+        assert 0 < half < whole
+        assert not late
+
+
+@pytest.fixture(scope="module")
+def overlap(tmp_path_factory):
+    return run_ranks(gone_on, 2, tmp_path_factory.mktemp("overlap"), timeout_s=60)
 
 
 # What ends a group

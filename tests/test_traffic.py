@@ -59,7 +59,9 @@ def on_a_rank(rank):
     with Traffic() as others:
         x, parts = torch.ones(6, device=rank_device()), torch.ones(3, device=rank_device())
         dist.broadcast(x, 0)
-        dist.reduce_scatter_tensor(parts, x) if dist.get_backend() == "nccl" else dist.all_reduce(parts)
+        dist.reduce_scatter_tensor(parts, x)
+        dist.all_gather_into_tensor(x, parts)
+        dist.all_gather([parts.clone(), parts.clone()], parts)
         message = dist.irecv(x, 1 - rank)
         dist.send(parts.repeat(2), 1 - rank)
         message.wait()
@@ -80,10 +82,10 @@ def test_collectives_are_counted_as_pytorch_counts_them_and_all_gradients_are_se
         assert size == (NUM_BYTES if count else 0)
 
 
-def test_messages_are_counted_too(ranks):
+def test_messages_are_counted_too_and_bytes_are_those_of_what_is_given_first(ranks):
     for _, _, others, size in ranks:
-        assert others == {"broadcast": 1, "allreduce": 1, "send": 1, "recv": 1}
-        assert size == 24 + 12 + 24 + 24
+        assert others == {"broadcast": 1, "reduce_scatter_base": 1, "allgather_base": 1, "allgather": 1, "send": 1, "recv": 1}
+        assert size == 24 + 12 + 24 + 24 + 24 + 24
 
 
 @pytest.mark.parametrize("way, count", [("none", 0), ("each", 6), ("flat", 1), ("own", 3), ("library", 1)])

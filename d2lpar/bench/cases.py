@@ -59,11 +59,26 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
         cases = on_this_rank(rank, makers[part]())
-        result[part] = time_each_repeat(cases, times, warmup, try_devices(k) if rank == 0 else (),
-                                        sleep_until_all_are_here)
+        result[part] = time_in_turns(cases, times, warmup, try_devices(k) if rank == 0 else (),
+                                     sleep_until_all_are_here)
         if rank == 0:
             print(f"{part} done")
     return dist.get_backend(), result
+
+
+def time_in_turns(cases: Mapping[str, Case], repeats: int, warmup: int, devices: Sequence[torch.device],
+                  before: Case) -> Times:
+    """As `time_each_repeat`; the cases between processes take turns to be the first, which comes after a sleep."""
+    times: Times = {name: [] for name in cases}
+    between = [name for name in BETWEEN_PROCESSES if name in cases]
+    for round_ in range(repeats):
+        turn = round_ % len(between)
+        order = dict.fromkeys([*between[turn:], *between[:turn], *cases])
+        seconds = time_each_repeat({name: cases[name] for name in order}, 1, warmup if round_ == 0 else 0, devices,
+                                   before)
+        for name in cases:
+            times[name] += seconds[name]
+    return times
 
 
 def on_this_rank(rank: int, makers: Makers) -> dict[str, Case]:
@@ -199,6 +214,7 @@ def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
 
 def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     net = nn.parallel.DistributedDataParallel(net.to(try_devices(k)[rank]))
+    net.broadcast_buffers = False  # as ours: the statistics of BatchNorm are sent at the start, and not in every step
     # shards of one size: DDP gives every shard one weight
     return _module_step(net, X.tensor_split(k)[rank], y.tensor_split(k)[rank])
 
