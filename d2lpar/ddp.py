@@ -66,7 +66,7 @@ def average_flat(module: nn.Module) -> None:
 
 
 def average_in_hooks(module: nn.Module) -> None:
-    """Call it once: from then on each backward averages the gradients, until one raises.
+    """Call it once: from then on each backward averages gradients, until one raises.
 
     Taught in: notebooks/06_processes_and_ddp.ipynb
     """
@@ -147,16 +147,16 @@ class OwnDDP(nn.Module):
         """What `module` gives."""
         check_unchanged(self.module, self._params)
         if self._there:
-            raise RuntimeError("a backward pass was left by an error, and gradients may "
-                               f"be on their way: {ANEW}")
+            raise RuntimeError("a backward pass was left by an error, and gradients "
+                               f"may be on their way: {ANEW}")
         return self.module(*args, **kwargs)
 
     def _arrived(self, p: Tensor) -> None:
         if not self._there:
             at_end_of_backward(self._finish)
         if p in self._there:
-            raise RuntimeError(f"a gradient of shape {tuple(p.shape)} came twice in one "
-                               "backward, and its first part may have left already; "
+            raise RuntimeError(f"a gradient of shape {tuple(p.shape)} came twice in "
+                               "one backward; its first part may have left already; "
                                "with checkpoint, set use_reentrant=False")
         self._there.add(p)
         while self._more() and self._there.issuperset(self.buckets[len(self._sent)]):
@@ -185,12 +185,12 @@ def trainable(module: nn.Module) -> list[nn.Parameter]:
 
 
 def gradient_of(p: Tensor) -> Tensor:
-    """The gradient of `p`, in rows; it is made of zeros if the loss of this rank did not depend on `p`."""
+    """The gradient of `p`, in rows; zeros if the loss of this rank has not used `p`."""
     if p.grad is None:
         p.grad = torch.zeros_like(p)
     if p.grad.layout != torch.strided:
-        raise ValueError(f"the gradient of a parameter of shape {tuple(p.shape)} is sparse: it cannot travel as one "
-                         "buffer; make the layer with sparse=False")
+        raise ValueError(f"the gradient of a parameter of shape {tuple(p.shape)} is "
+                         "sparse: it cannot travel; make the layer with sparse=False")
     p.grad = p.grad.contiguous()
     return p.grad
 
