@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any
 from unittest import mock
@@ -111,23 +111,26 @@ def _run_rank(rank: int, train: Callable, make_net: Callable, batches: Sequence[
     torch.manual_seed(rank)
     net = _without_dropout(make_net().double())
     torch.manual_seed(rank)
-    with _environment(rank, len(sizes)):
+    with _as_by_torchrun(rank, len(sizes)):
         return watch(train, (convert_batchnorm(net) if synchronised else net).to(device), own)
 
 
 def _run_alone(train: Callable, make_net: Callable, batches: Sequence[tuple[Tensor, Tensor]], seed: int) -> Record:
     """The yardstick: rank 0 of a group of one, in this process, which keeps its random numbers."""
-    with _group_of_one(), _environment(0, 1), torch.random.fork_rng(devices=[]):
+    with _group_of_one(), _as_by_torchrun(0, 1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # as on rank 0
         net = _without_dropout(make_net().double())
         torch.manual_seed(seed)
         return watch(train, net, [(X.clone(), y.clone()) for X, y in batches])
 
 
-def _environment(rank: int, k: int) -> AbstractContextManager:
-    """What torchrun tells a rank of one machine of itself."""
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": k, "LOCAL_WORLD_SIZE": k}
-    return mock.patch.dict(os.environ, {name: str(value) for name, value in names.items()})
+@contextmanager
+def _as_by_torchrun(rank: int, k: int) -> Iterator[None]:
+    """What torchrun tells a rank of one machine; to enter the group, and to leave it, is done already."""
+    facts = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": k, "LOCAL_WORLD_SIZE": k}
+    with (mock.patch.dict(os.environ, {name: str(value) for name, value in facts.items()}),
+          mock.patch.object(dist, "init_process_group"), mock.patch.object(dist, "destroy_process_group")):
+        yield
 
 
 @contextmanager

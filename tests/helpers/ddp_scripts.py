@@ -285,6 +285,13 @@ def by_environment(net):
         p.grad /= k
 
 
+def whole_script(net, batches):
+    dist.init_process_group("gloo")
+    losses = train_ddp(net, batches)
+    dist.destroy_process_group()
+    return losses
+
+
 def waits_in_step_2(net, batches):
     """And sums, in all steps."""
     optimizer = sgd(broadcast(net))
@@ -382,6 +389,7 @@ RIGHT = {
     "averaged, then values clipped": (ddp(before_step=clip_values), mlp, ["unequal shards"]),
     "values clipped, whole batch": (ddp(loss=whole_batch_loss, before_step=clip_values), mlp, []),
     "fails on unequal shards": (ddp(loss=equal_shards_only), mlp, ["unequal shards"]),
+    "a whole script": (whole_script, mlp, ["mean of means"]),
     "environment": (by_hand(before_step=by_environment), mlp, ["mean of means"]),
     "dropout between recurrent layers": (ddp(loss=whole_batch_loss), recurrent_net, ["dropout", "not reached"]),
 }
