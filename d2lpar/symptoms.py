@@ -138,8 +138,8 @@ def _compare_gradients(one: Step, many: Sequence[Step], shared: Sequence[str], s
     alike = bool(explained and (weights - weights.mean()).abs().max() <= 1e-6 * weights.abs().max())
     if (ours - factor * right).norm() <= 1e-6 * ours.norm():
         name = "summed" if _near(factor, k) else "divided twice" if _near(factor, 1 / k) else "scaled"
-        why = {"summed": "the gradients of the ranks are added up and nobody divides by their number, "
-                         "get_world_size(), but by nothing or by a fixed number",
+        why = {"summed": "the gradients of the ranks are added up, and nobody divides by their number, or somebody "
+                         "by a fixed one: use get_world_size()",
                "divided twice": "the loss is divided by the whole batch, and then the average divides by the number "
                                 "of ranks again; with DDP, take the mean over the shard, or multiply by the world size",
                "scaled": "who else divides or multiplies? If you clip, look without it: clipping hides a factor"}[name]
