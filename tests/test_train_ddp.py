@@ -31,7 +31,13 @@ def other_script(script, tmp_path_factory):
     text, path = script.read_text("utf8"), tmp_path_factory.mktemp("scripts") / "train_ddp.py"
     changed = text.replace("nn.Conv2d(1, 16, 5, padding=2),", "nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16),")
     changed = changed.replace("nn.Flatten(),", "nn.Flatten(), nn.Dropout(),")
-    assert "BatchNorm2d(16)" in changed and "Dropout()" in changed
+    changed = changed.replace("    net.eval()\n", """    net.eval()
+    for x in net.buffers():
+        rank_0s = x.clone()
+        dist.broadcast(rank_0s, src=0)
+        assert rank_0s.equal(x), "each rank evaluates another network"
+""")
+    assert "BatchNorm2d(16)" in changed and "Dropout()" in changed and "assert rank_0s" in changed
     path.write_text(changed, "utf8")
     return path
 
