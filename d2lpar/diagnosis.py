@@ -20,16 +20,17 @@ from torch import Tensor, nn
 
 from d2lpar.batchnorm import convert_batchnorm
 from d2lpar.checks import check_counts, check_functions, check_module, check_tensors, shown
-from d2lpar.processes import run_ranks
+from d2lpar.processes import RankError, run_ranks
 from d2lpar.ranks import rank_device
-from d2lpar.symptoms import Diagnosis, compare, note_batchnorm, same_steps, shards
+from d2lpar.symptoms import Diagnosis, compare, moves, note_batchnorm, same_steps, shards
 from d2lpar.watch import Record, watch
 
 DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
 
 
 def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: Any = 2, num_steps: int = 3,
-             timeout_s: float = 120.0) -> Diagnosis:
+             timeout_s: float = 60.0) -> Diagnosis:
     """Compare a training on several ranks with the same training by one worker.
 
     Each rank calls `train(net, batches)` in a process group, with `net = make_net()` in float64, made after a seed of
@@ -40,10 +41,14 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
     Args:
         X, y: examples, (n, ...) each; they are cut into `num_steps` minibatches.
         ranks: how many, in new processes, or a `RankGroup` that is open already.
+        timeout_s: for each time that all ranks train.
+
+    What only unequal shards bring to light is a note, and what fails after the first step is a fault.
 
     Raises:
         ValueError: for arguments that make no sense, and for a `train` that makes no step.
-        RankError, TimeoutError: as `run_ranks`, if already the first step fails.
+        Exception: if already the first step fails, as what `train` raises on one worker, and on ranks as a RankError
+            or a TimeoutError.
     """
     _check_diagnosis(train, make_net, X, y, ranks, num_steps)
     sample = _sample_of(make_net)
@@ -59,6 +64,15 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
         return (run_ranks(args[0], k, *args[1:], timeout_s=timeout_s) if isinstance(ranks, int)
                 else ranks.run(*args, timeout_s=timeout_s))
 
+    def on_unequal_shards() -> str:
+        other = Diagnosis(found.about)
+        try:
+            compare(alone, on_ranks(unequal), unequal, other)
+        except (RankError, TimeoutError) as error:
+            return f"it fails, {_last_line(error)}"
+        found.notes.update(other.notes)
+        return "; ".join(f"{name}, {words}" for name, words in other.faults.items())
+
     try:
         alone, again = (_run_alone(train, make_net, batches, seed) for seed in (0, 1))
         if not alone.steps:
@@ -68,16 +82,22 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
             found.faults["random numbers"] = ("two runs of one worker differ, by augmentation or dropout of your own, "
                                               "say; switch them off, or nothing can be compared")
             return found
+        if not moves(alone):
+            found.faults["other parameters"] = ("no step moves a parameter of the network that train was given: has "
+                                                "the optimizer those of another, of a copy perhaps?")
+            return found
         compare(alone, on_ranks(equal), equal, found)
-        if found.ok:
-            compare(alone, on_ranks(unequal), unequal, found)
+        if found.ok and "parameters averaged" not in found.notes and (words := on_unequal_shards()):
+            found.notes["unequal shards"] = (f"right on equal shards, but not on {shards(unequal)}. If yours can be "
+                                             f"unequal: {words}")
         if found.ok and _has_batchnorm(sample):
             note_batchnorm(alone, on_ranks(equal, synchronised=False), found)
-    except RuntimeError as error:  # of one worker, or a RankError
+    except Exception as error:
         if num_steps == 1:
             raise
         first = diagnose(train, make_net, X[:n], y[:n], ranks, 1, timeout_s)  # what can be said before it fails
-        first.faults["raises"] = f"after the first step, {_last_line(error)}"
+        first.faults["hangs" if isinstance(error, TimeoutError) else "raises"] = (
+            f"after the first step, {_last_line(error)}")
         return first
     return found
 
@@ -91,16 +111,26 @@ def _run_rank(rank: int, train: Callable, make_net: Callable, batches: Sequence[
     torch.manual_seed(rank)
     net = _without_dropout(make_net().double())
     torch.manual_seed(rank)
-    return watch(train, (convert_batchnorm(net) if synchronised else net).to(device), own)
+    with _as_by_torchrun(rank, len(sizes)):
+        return watch(train, (convert_batchnorm(net) if synchronised else net).to(device), own)
 
 
 def _run_alone(train: Callable, make_net: Callable, batches: Sequence[tuple[Tensor, Tensor]], seed: int) -> Record:
     """The yardstick: rank 0 of a group of one, in this process, which keeps its random numbers."""
-    with _group_of_one(), torch.random.fork_rng(devices=[]):
+    with _group_of_one(), _as_by_torchrun(0, 1), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # as on rank 0
         net = _without_dropout(make_net().double())
         torch.manual_seed(seed)
         return watch(train, net, [(X.clone(), y.clone()) for X, y in batches])
+
+
+@contextmanager
+def _as_by_torchrun(rank: int, k: int) -> Iterator[None]:
+    """What torchrun tells a rank of one machine; to enter the group, and to leave it, is done already."""
+    facts = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": k, "LOCAL_WORLD_SIZE": k}
+    with (mock.patch.dict(os.environ, {name: str(value) for name, value in facts.items()}),
+          mock.patch.object(dist, "init_process_group"), mock.patch.object(dist, "destroy_process_group")):
+        yield
 
 
 @contextmanager
@@ -135,8 +165,7 @@ def _cut_unequally(n: int, k: int) -> list[int]:
 
 def _look_at_network(net: nn.Module, found: Diagnosis) -> None:
     """Say what was switched off."""
-    if any((isinstance(m, DROPOUTS) and m.p) or (isinstance(m, nn.MultiheadAttention) and m.dropout)
-           for m in net.modules()):
+    if any((isinstance(m, DROPOUTS) and m.p) or (isinstance(m, WITH_DROPOUT) and m.dropout) for m in net.modules()):
         found.notes["dropout"] = ("switched off here, as ranks and one worker draw different masks; in your training, "
                                   "give each rank a seed of its own")
 
@@ -146,7 +175,7 @@ def _without_dropout(net: nn.Module) -> nn.Module:
     for m in net.modules():
         if isinstance(m, DROPOUTS):
             m.p = 0.0
-        if isinstance(m, nn.MultiheadAttention):
+        if isinstance(m, WITH_DROPOUT):
             m.dropout = 0.0
     return net
 

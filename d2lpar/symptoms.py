@@ -6,7 +6,7 @@ gradients that each rank's own backward pass gave: a sum that nobody divided is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from textwrap import fill
 
 import torch
@@ -44,6 +44,11 @@ def compare(alone: Record, ranks: Sequence[Record], sizes: Sequence[int], found:
     counts = [len(record.steps) for record in ranks]
     if counts != [len(alone.steps)] * len(ranks):
         found.faults["other steps"] = f"one worker makes {len(alone.steps)} steps, and the ranks make {counts}"
+    if found.ok and _right_by_averaged_parameters(alone.steps, [record.steps for record in ranks]):
+        found.notes["parameters averaged"] = (
+            "each rank steps with the gradient of its own shard, and the parameters are averaged: on equal shards and "
+            "with plain SGD, as here, that is the same as to average the gradients. With Adam or clipping it is not")
+        return
     right = False
     for t, (one, *many) in enumerate(zip(alone.steps, *(record.steps for record in ranks))):
         if not found.ok and t > 0:
@@ -59,7 +64,7 @@ def compare(alone: Record, ranks: Sequence[Record], sizes: Sequence[int], found:
         comparable = not any(_far(step.before.get(name), x) for step in many for name, x in one.before.items())
         right = comparable and _compare_gradients(one, many, shared, sizes, found)
         if found.ok:
-            _compare_updates(one, many, right, found)
+            _compare_updates(one, many, right, found, f"{t + 1} of {len(alone.steps)}")
     if found.ok and alone.losses and right:
         _compare_losses(alone, ranks, found)
 
@@ -71,6 +76,11 @@ def _compare_starts(alone: Record, ranks: Sequence[Record], found: Diagnosis) ->
     if off:
         found.faults["different start"] = (f"{_names(off, first[0])} {_are(off)} not the same on all ranks before the "
                                            "first step; broadcast rank 0's")
+    buffers = [{name: x.double() for name, x in record.buffers.items()} for record in (alone, *ranks)]
+    off = [name for name, x in buffers[0].items() if any(_far(other[name], x) for other in buffers if name in other)]
+    if off:
+        found.faults["different buffers"] = (f"{_names(off, ())} {_are(off)} not the same on all ranks at the first "
+                                             "forward pass; broadcast rank 0's buffers too")
 
 
 def _compare_exchange(one: Step, many: Sequence[Step], later: Sequence[Sequence[Step]], found: Diagnosis) -> list[str]:
@@ -82,7 +92,10 @@ def _compare_exchange(one: Step, many: Sequence[Step], later: Sequence[Sequence[
         found.faults["missing gradient"] = f"{_names(missing, one.before)} {_has(missing)} none on some rank"
     idle = [name for name in one.trainable if not any(_norm({0: s.gradients[name]}) for s in (one, *many)
                                                       if name in s.gradients)]
-    if idle:
+    if not any(step.gradients for step in (one, *many)):
+        if any(not torch.equal(x, step.after[name]) for step in (one, *many) for name, x in step.before.items()):
+            found.faults["no gradient"] = "a step has moved parameters without a gradient: it cannot be compared"
+    elif idle:
         found.notes.setdefault("not reached", f"no rank has a gradient of {_names(idle, one.before)}, and one worker "
                                               "has none either: no loss depends on it here")
     unlike = [name for name in reached
@@ -93,12 +106,12 @@ def _compare_exchange(one: Step, many: Sequence[Step], later: Sequence[Sequence[
     if own and _parameters_are_averaged(later):
         found.faults["parameters averaged"] = (
             "each rank steps with the gradient of its own shard, and the parameters are averaged: that is not the "
-            "same with momentum, Adam or clipping. Average the gradients, before the step")
+            "same with Adam or clipping, nor if it comes before the step. Average the gradients, before the step")
     elif own and len(own) == len(reached):
         why = f" ({_names(new, one.before)} {_are(new)} new: replaced after the wrapping?)" if new else ""
         found.faults["not synchronised"] = f"each rank steps with the gradient of its own shard; nobody averages{why}"
     elif own:
-        why = f" ({'replaced' if new else 'unfrozen'} after the wrapping?)"
+        why = f" ({'replaced' if new else 'unfrozen'} after the wrapping, or left out of a loop of your own?)"
         found.faults["not exchanged"] = (f"of {_names(own, one.before)}, each rank has its own shard's gradient{why}; "
                                          "wrap the network when it is complete and all that will train asks for a "
                                          "gradient")
@@ -125,7 +138,8 @@ def _compare_gradients(one: Step, many: Sequence[Step], shared: Sequence[str], s
     alike = bool(explained and (weights - weights.mean()).abs().max() <= 1e-6 * weights.abs().max())
     if (ours - factor * right).norm() <= 1e-6 * ours.norm():
         name = "summed" if _near(factor, k) else "divided twice" if _near(factor, 1 / k) else "scaled"
-        why = {"summed": "the gradients of the ranks are added up and nobody divides by their number",
+        why = {"summed": "the gradients of the ranks are added up, and nobody divides by their number, or somebody "
+                         "by a fixed one: use get_world_size()",
                "divided twice": "the loss is divided by the whole batch, and then the average divides by the number "
                                 "of ranks again; with DDP, take the mean over the shard, or multiply by the world size",
                "scaled": "who else divides or multiplies? If you clip, look without it: clipping hides a factor"}[name]
@@ -146,7 +160,7 @@ def _compare_gradients(one: Step, many: Sequence[Step], shared: Sequence[str], s
     return False
 
 
-def _compare_updates(one: Step, many: Sequence[Step], comparable: bool, found: Diagnosis) -> None:
+def _compare_updates(one: Step, many: Sequence[Step], comparable: bool, found: Diagnosis, seen: str) -> None:
     """From the same gradients come the same parameters, on all ranks."""
     off = [name for name in one.after if any(_far(step.after[name], many[0].after[name]) for step in many)]
     if off:
@@ -161,7 +175,9 @@ def _compare_updates(one: Step, many: Sequence[Step], comparable: bool, found: D
         if (ours - theirs).norm() > 1e-6 * theirs.norm():
             if (ours - factor * theirs).norm() <= 1e-6 * ours.norm():
                 found.notes["another rate"] = (f"the gradient is one worker's and the step is {factor:.4g} times as "
-                                               "long: is the rate multiplied by the number of ranks?")
+                                               "long: is the rate multiplied by the number of ranks? So nothing "
+                                               f"after step {seen} was compared with one worker: try it with one "
+                                               "rate for both, too")
             else:
                 found.faults["another update"] = "the gradient is one worker's, and the step is not"
 
@@ -185,6 +201,22 @@ def note_batchnorm(alone: Record, ranks: Sequence[Record], found: Diagnosis) -> 
     if off > TOLERANCE:
         found.notes["BatchNorm"] = (f"sees its shard only, so the first gradient is off by {off:.2g} of its size, as "
                                     "expected; all else was compared with BatchNorm synchronised")
+
+
+def _right_by_averaged_parameters(one: Sequence[Step], many: Sequence[Sequence[Step]]) -> bool:
+    """Whether parameters are averaged, and each step leads from those of one worker to ones with its as their mean."""
+    def differs(alone: Step, steps: Sequence[Step]) -> bool:
+        means = {name: torch.stack([step.after[name] for step in steps]).mean(0) for name in alone.after}
+        return any(_far(means[name], x) or any(_far(step.before[name], alone.before[name]) for step in steps)
+                   for name, x in alone.after.items())
+
+    return _parameters_are_averaged(many) and not any(map(differs, one, zip(*many)))
+
+
+def moves(record: Record) -> bool:
+    """Whether a step leaves a parameter elsewhere than where the first step found it."""
+    first = record.steps[0].before
+    return any(not torch.equal(x, first[name]) for step in record.steps for name, x in step.after.items())
 
 
 def _parameters_are_averaged(later: Sequence[Sequence[Step]]) -> bool:
@@ -237,7 +269,7 @@ def _near(a: float, b: float) -> bool:
     return abs(a - b) <= 1e-6 * abs(b)
 
 
-def _names(some: Sequence[str], of: Values) -> str:
+def _names(some: Sequence[str], of: Collection[str]) -> str:
     """A few names for a sentence."""
     if len(some) == len(of) > 1:
         return f"all {len(of)} parameters"

@@ -85,7 +85,7 @@ INNER = set("""
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy study.recalibrated study.combined
     study.apart study.rounded study.run evaluation.unwrap_ddp
-    watch.Step watch.Record watch.watch symptoms.Diagnosis symptoms.compare symptoms.same_steps symptoms.note_batchnorm symptoms.shards
+    watch.Step watch.Record watch.watch symptoms.Diagnosis symptoms.compare symptoms.moves symptoms.same_steps symptoms.note_batchnorm symptoms.shards
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "bench.")  # wrong on purpose; parts of one command
 

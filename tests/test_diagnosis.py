@@ -15,7 +15,7 @@ from d2lpar.diagnosis import diagnose
 from d2lpar.processes import RankGroup
 from d2lpar.symptoms import Diagnosis, compare
 from d2lpar.watch import watch
-from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, whole_batch_loss
+from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, waits_in_step_2, whole_batch_loss
 
 SHARED = nn.Linear(6, 4)
 
@@ -50,6 +50,31 @@ def test_the_mistake_of_one_rank_is_told_with_its_name(ranks):
     assert "of rank 1" in diagnose(*WRONG["NaN on one rank"][:2], *examples(), ranks).faults["NaN"]
     assert "0.weight, 0.bias" in diagnose(*WRONG["unfrozen"][:2], *examples(), ranks).faults["not exchanged"]
     assert "2.weight, 2.bias" in diagnose(*WRONG["replaced"][:2], *examples(), ranks).faults["different start"]
+
+
+def test_words_for_a_reader(ranks):
+    k = ranks.world_size
+    found = diagnose(*RIGHT["rate times ranks"][:2], *examples(), ranks)
+    assert f"{k} times as long" in found.notes["another rate"] and "nothing after step 1 of 3 was compared" in found.notes["another rate"]
+    assert "1.running_mean is" in diagnose(*WRONG["buffers left out"][:2], *examples(), ranks).faults["different buffers"]
+    assert "left out of a loop" in diagnose(*WRONG["biases left out"][:2], *examples(), ranks).faults["not exchanged"]
+    assert "another gradient" in diagnose(*RIGHT["averaged, then values clipped"][:2], *examples(), ranks).notes["unequal shards"]
+    assert "ValueError: unequal" in diagnose(*RIGHT["fails on unequal shards"][:2], *examples(), ranks).notes["unequal shards"]
+
+
+def test_a_hang_after_the_first_step_does_not_hide_what_that_showed():
+    with RankGroup(2) as group:
+        group.run(abs)
+        found = diagnose(waits_in_step_2, mlp, *examples(), group, timeout_s=10)
+    assert list(found.faults) == ["summed", "hangs"] and "rank 0" in found.faults["hangs"]
+
+
+def test_any_error_of_one_worker_in_the_first_step_is_raised_as_it_is(ranks):
+    def broken(net, batches):
+        return {}["no such thing"]
+
+    with pytest.raises(KeyError, match="no such thing"):
+        diagnose(broken, mlp, *examples(), ranks)
 
 
 def test_all_lines_fit_a_page(ranks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import signal
 import struct
@@ -13,6 +14,7 @@ import time
 import psutil
 import pytest
 import torch
+from torchvision.datasets import FashionMNIST
 
 WAIT_S = 120  # for what takes some seconds
 EXAMPLES = {"train": 240, "t10k": 101}
@@ -21,6 +23,23 @@ EXAMPLES = {"train": 240, "t10k": 101}
 @pytest.fixture(scope="module")
 def script(root):
     return root / "book" / "downloads" / "train_ddp.py"
+
+
+@pytest.fixture(scope="module")
+def other_script(script, tmp_path_factory):
+    """The script as a reader changes it: a network that is not the same in evaluation, nor twice in training."""
+    text, path = script.read_text("utf8"), tmp_path_factory.mktemp("scripts") / "train_ddp.py"
+    changed = text.replace("nn.Conv2d(1, 16, 5, padding=2),", "nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16),")
+    changed = changed.replace("nn.Flatten(),", "nn.Flatten(), nn.Dropout(),")
+    changed = changed.replace("    net.eval()\n", """    net.eval()
+    for x in net.buffers():
+        rank_0s = x.clone()
+        dist.broadcast(rank_0s, src=0)
+        assert rank_0s.equal(x), "each rank evaluates another network"
+""")
+    assert "BatchNorm2d(16)" in changed and "Dropout()" in changed and "assert rank_0s" in changed
+    path.write_text(changed, "utf8")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +65,7 @@ def start(script, data, tmp_path_factory):
     """Starts the script on so many ranks, with a checkpoint of some name; at the end, nothing of it may be left."""
     started, folder = [], tmp_path_factory.mktemp("checkpoints")
 
-    def start(ranks, name, *options):
+    def start(ranks, name, *options, script=script):
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script, "--data", data,
                    "--batch-size", "24", "--checkpoint", folder / name, *options]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -58,7 +77,7 @@ def start(script, data, tmp_path_factory):
     def saved(name):
         return torch.load(folder / name)
 
-    start.saved = saved
+    start.saved, start.folder = saved, folder
 
     before = psutil.Process().children(recursive=True)
     yield start
@@ -69,11 +88,11 @@ def start(script, data, tmp_path_factory):
     assert psutil.Process().children(recursive=True) == before
 
 
-def lines(process):
-    """What it printed, after a good end."""
+def lines(process, begin="epoch"):
+    """What it printed in lines that begin so, after a good end."""
     printed, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0, printed
-    return [line for line in printed.splitlines() if line.startswith("epoch")]
+    return [line for line in printed.splitlines() if line.startswith(begin)]
 
 
 def test_it_needs_nothing_but_torch_and_torchvision(script):
@@ -83,10 +102,37 @@ def test_it_needs_nothing_but_torch_and_torchvision(script):
     assert max(map(len, script.read_text("utf8").splitlines())) <= 88
 
 
+def load_module(script):
+    spec = importlib.util.spec_from_file_location("train_ddp", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_ranks_without_a_gpu_of_their_own_beside_ranks_with_one_are_refused(script, monkeypatch):
+    module = load_module(script)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(sys, "argv", ["train_ddp.py", "--data", "nowhere"])
+    for name, value in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "2")):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit, match="2 ranks and 1 GPUs"):
+        module.main()
+
+
+def test_fetching_needs_no_torchrun_and_trains_nothing(script, monkeypatch, data):
+    module, asked = load_module(script), []
+    monkeypatch.setattr(module, "FashionMNIST", lambda *args, download: asked.append(download) or FashionMNIST(*args))
+    monkeypatch.setattr(module, "train", lambda *args: pytest.fail("it trains"))
+    monkeypatch.setattr(sys, "argv", ["train_ddp.py", "--data", str(data), "--download"])
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    module.main()
+    assert asked == [True]
+
+
 def test_without_torchrun_it_says_how_to_start_it(script, data):
     run = subprocess.run([sys.executable, script, "--data", data], capture_output=True, text=True, timeout=WAIT_S,
                          env={name: value for name, value in os.environ.items() if name != "LOCAL_RANK"})
-    assert run.returncode == 1 and "start it by torchrun: torchrun --nproc-per-node=2" in run.stderr
+    assert run.returncode == 1 and "torchrun --nproc-per-node=2 train_ddp.py" in run.stderr
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +155,30 @@ def test_a_resumed_training_ends_as_an_undisturbed_one(start, trained):
     whole, undisturbed = trained[2]
     assert parts == whole
     torch.testing.assert_close(start.saved("parts.pt"), undisturbed, rtol=0, atol=0)
+    assert lines(start(2, "parts.pt", "--epochs", "2"), begin="2 ranks") == [
+        f"2 ranks, gloo on cpu; {start.folder / 'parts.pt'} has 2 of 2 epochs"]
+    assert len(lines(start(3, "parts.pt", "--epochs", "3", "--lr", "0.01"))) == 1  # also on another number of ranks
+    assert start.saved("parts.pt")["optimizer"]["param_groups"][0]["lr"] == 0.01
+
+
+@pytest.mark.slow
+def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(start, other_script, data):
+    whole = lines(start(2, "folder/whole.pt", "--epochs", "2", script=other_script))
+    for epochs in "12":
+        last = lines(start(2, "folder/parts.pt", "--epochs", epochs, script=other_script))
+    assert last == whole[1:]
+    saved = start.saved("folder/whole.pt")
+    torch.testing.assert_close(start.saved("folder/parts.pt"), saved, rtol=0, atol=0)
+    net, files = load_module(other_script).make_net().eval(), FashionMNIST(data, False)
+    net.load_state_dict(saved["net"])
+    right = (net(files.data[:, None] / 255).argmax(1) == files.targets).sum()
+    assert last[0].startswith(f"epoch 2: {right} of {EXAMPLES['t10k']} right")
 
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_all(start):
     process = start(2, "killed.pt", "--epochs", "100000")
+    assert process.stdout.readline().startswith("2 ranks, gloo on cpu")
     assert process.stdout.readline().startswith("epoch 1")
     ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]
     assert len(ranks) == 2
@@ -129,6 +194,7 @@ def test_a_killed_rank_ends_all(start):
 @pytest.mark.slow
 @pytest.mark.parametrize("options, words", [
     (["--batch-size", "25"], "2 ranks cannot share a batch of 25"),
+    (["--download"], "python train_ddp.py --data DIR --download"),
     (["--data", "nowhere"], "no Fashion-MNIST in nowhere (--download?)"),
 ])
 def test_a_mistake_is_told_in_one_line(start, options, words):

@@ -1,6 +1,7 @@
 """Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
 
-torchrun --nproc-per-node=2 train_ddp.py --data DIR [--download]
+python train_ddp.py --data DIR --download
+torchrun --nproc-per-node=2 train_ddp.py --data DIR
 """
 import argparse
 import os
@@ -26,14 +27,10 @@ def make_net():  # yours goes here
 
 
 def load(args, is_train):  # and your data here
-    first = os.environ["LOCAL_RANK"] == "0"
-    for turn in (True, False):  # one rank on each machine fetches, then the others read
-        if first == turn:
-            try:
-                files = FashionMNIST(args.data, is_train, download=args.download)
-            except (RuntimeError, OSError) as error:
-                sys.exit(f"no Fashion-MNIST in {args.data} (--download?): {error}")
-        dist.barrier()
+    try:
+        files = FashionMNIST(args.data, is_train, download=args.download)
+    except (RuntimeError, OSError) as error:
+        sys.exit(f"no Fashion-MNIST in {args.data} (--download?): {error}")
     return TensorDataset(files.data[:, None] / 255, files.targets)  # all in memory
 
 
@@ -58,23 +55,33 @@ def train(args, device):
     sampler = DistributedSampler(train_set, seed=args.seed, drop_last=True)
     loader = DataLoader(train_set, args.batch_size // world_size, sampler=sampler,
                         drop_last=True)  # equal shards, so a mean of means is the mean
-    torch.manual_seed(args.seed + rank)  # dropout and the like: each rank its own
+    torch.manual_seed(args.seed)
     net = DDP(make_net().to(device))  # from here on all have rank 0's weights
     optimizer = torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
     saved = [None]
-    if rank == 0 and args.checkpoint.exists():
-        saved = [torch.load(args.checkpoint, map_location="cpu")]
-    dist.broadcast_object_list(saved, src=0)  # rank 0 alone needs to have the file
-    if saved[0]:
+    if rank == 0:
+        args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        if args.checkpoint.exists():
+            saved = [torch.load(args.checkpoint, map_location="cpu")]
+    dist.broadcast_object_list(saved, src=0)  # only rank 0 reads the file
+    done = saved[0]["epoch"] if saved[0] else 0
+    if done:
         net.module.load_state_dict(saved[0]["net"])
         optimizer.load_state_dict(saved[0]["optimizer"])
-    for epoch in range(saved[0]["epoch"] if saved[0] else 0, args.epochs):
+        optimizer.param_groups[0]["lr"] = args.lr  # of this call, not of the file
+    if rank == 0:
+        print(f"{world_size} ranks, {dist.get_backend()} on {device.type}; "
+              f"{args.checkpoint} has {done} of {args.epochs} epochs", flush=True)
+    for epoch in range(done, args.epochs):
         sampler.set_epoch(epoch)  # or every epoch has the same order
+        torch.manual_seed(args.seed + epoch * world_size + rank)  # for dropout
         net.train()
         for X, y in loader:
             optimizer.zero_grad()
             F.cross_entropy(net(X.to(device)), y.to(device)).backward()
             optimizer.step()
+        for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
+            dist.broadcast(buffer, src=0)
         right, count = accuracy(net.module, test_set, device)  # not net: it may talk
         if rank == 0:
             print(f"epoch {epoch + 1}: {right} of {count} right, {right / count:.3f}",
@@ -89,22 +96,27 @@ def train(args, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="torchvision's folder")
-    parser.add_argument("--download", action="store_true", help="fetch it first")
+    parser.add_argument("--download", action="store_true", help="fetch it, and end")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=256, help="of all ranks")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint", type=Path, default="checkpoint.pt")
+    parser.add_argument("--checkpoint", type=Path, default="checkpoint.pt",
+                        help="where all machines see it: rank 0 may be on any")
     args = parser.parse_args()
-    if "LOCAL_RANK" not in os.environ:
-        sys.exit(f"start it by torchrun: {__doc__.splitlines()[2]}")
+    if args.download == ("LOCAL_RANK" in os.environ):  # only training takes torchrun
+        sys.exit("start it by one of these:" + __doc__.partition("many.")[2])
+    if args.download:
+        return load(args, True)
     local_rank, here = (int(os.environ[x]) for x in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
-    on_gpu = torch.cuda.device_count() >= here  # a GPU of its own for each rank
-    device = torch.device("cuda", local_rank) if on_gpu else torch.device("cpu")
-    if on_gpu:
+    gpus = torch.cuda.device_count()
+    if 0 < gpus < here:  # each rank needs one of its own
+        sys.exit(f"{here} ranks and {gpus} GPUs (CUDA_VISIBLE_DEVICES= for CPUs)")
+    device = torch.device("cuda", local_rank) if gpus else torch.device("cpu")
+    if gpus:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=5),
-                            device_id=device if on_gpu else None)
+    dist.init_process_group("nccl" if gpus else "gloo", timeout=timedelta(minutes=5),
+                            device_id=device if gpus else None)
     train(args, device)
     dist.destroy_process_group()  # a rank that fails does not wait for the others here
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from collections.abc import Callable
 from contextlib import nullcontext
 
@@ -36,6 +38,17 @@ def mlp():
 
 def batchnorm_net():
     return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 4))
+
+
+class Recurrent(nn.LSTM):
+    """Drops between its layers."""
+
+    def forward(self, X):
+        return super().forward(X[:, None])[0][:, -1]
+
+
+def recurrent_net():
+    return nn.Sequential(Recurrent(6, 5, 2, dropout=0.5, batch_first=True), nn.Linear(5, 4))
 
 
 def dropout_net():
@@ -191,6 +204,115 @@ def reduce_to_rank_0(net):
         p.grad /= dist.get_world_size()
 
 
+def train_by_closures(net, batches, loss=F.cross_entropy, wrap=DDP, optimizer=sgd, before_step=lambda net: None):
+    """As train_ddp, for optimizers that ask for the loss themselves."""
+    net = wrap(net)
+    optimizer = optimizer(net)
+    for X, y in batches:
+        def closure(X=X, y=y):
+            optimizer.zero_grad()
+            here = loss(net(X), y)
+            here.backward()
+            before_step(net)
+            return here
+        optimizer.step(closure)
+
+
+def closures(**changes) -> Callable:
+    return lambda net, batches: train_by_closures(net, batches, **changes)
+
+
+def lbfgs(net):
+    return torch.optim.LBFGS(net.parameters(), 0.1, max_iter=3)
+
+
+class NoGradient(torch.optim.SGD):
+    """Takes its gradients elsewhere than from `grad`."""
+
+    def step(self, closure=None):
+        with torch.no_grad():
+            for p in self.param_groups[0]["params"]:
+                p.grad = None
+                p -= 0.1
+
+
+def step_without_gradients(net, batches):
+    optimizer = NoGradient(broadcast(net).parameters(), 0.1)
+    for _ in batches:
+        optimizer.zero_grad()
+        optimizer.step()
+
+
+def average_parameters(net, batches, optimizer=sgd):
+    """Each rank steps by itself, and then all meet in the middle."""
+    optimizer = optimizer(broadcast(net))
+    for X, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()
+        for p in net.parameters():
+            dist.all_reduce(p.data)
+            p.data /= dist.get_world_size()
+
+
+def clip_values(net):
+    nn.utils.clip_grad_value_(net.parameters(), 0.02)
+
+
+def average_weights_only(net):
+    for p in net.parameters():
+        if p.dim() > 1:
+            dist.all_reduce(p.grad)
+            p.grad /= dist.get_world_size()
+
+
+def parameters_only(net):
+    for p in net.parameters():
+        dist.broadcast(p.data, src=0)
+    net[1].running_mean += dist.get_rank()
+    return net
+
+
+def copied(net):
+    return torch.optim.SGD(copy.deepcopy(net).parameters(), 0.1)
+
+
+def by_environment(net):
+    k, rank = (int(os.environ[name]) for name in ("WORLD_SIZE", "RANK"))
+    assert (k, rank, rank) == (dist.get_world_size(), dist.get_rank(), int(os.environ["LOCAL_RANK"]))
+    for p in net.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= k
+
+
+def whole_script(net, batches):
+    dist.init_process_group("gloo")
+    losses = train_ddp(net, batches)
+    dist.destroy_process_group()
+    return losses
+
+
+def waits_in_step_2(net, batches):
+    """And sums, in all steps."""
+    optimizer = sgd(broadcast(net))
+    for t, (X, y) in enumerate(batches):
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        sum_up(net)
+        optimizer.step()
+        if t == 1 and dist.get_rank() == 0 and dist.get_world_size() > 1:
+            dist.barrier()
+
+
+def equal_shards_only(scores, y):
+    """Needs tensors of one shape on all ranks."""
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(y)]))
+    if len({int(n) for n in sizes}) > 1:
+        raise ValueError("unequal shards")
+    return F.cross_entropy(scores, y)
+
+
 def own_rate(net):
     return torch.optim.SGD(net.parameters(), 0.1 * (1 + dist.get_rank()))
 
@@ -261,6 +383,15 @@ RIGHT = {
     "dropout": (ddp(loss=whole_batch_loss), dropout_net, ["dropout"]),
     "an unused layer": (ddp(loss=whole_batch_loss, wrap=unused_allowed), lambda: Pair(spare=True), ["not reached"]),
     "rate times ranks": (ddp(loss=whole_batch_loss, optimizer=rate_times_ranks), mlp, ["another rate"]),
+    "closures": (closures(), mlp, ["mean of means"]),
+    "closures, LBFGS": (closures(loss=whole_batch_loss, optimizer=lbfgs), mlp, []),
+    "parameters averaged after plain SGD": (average_parameters, mlp, ["parameters averaged"]),
+    "averaged, then values clipped": (ddp(before_step=clip_values), mlp, ["unequal shards"]),
+    "values clipped, whole batch": (ddp(loss=whole_batch_loss, before_step=clip_values), mlp, []),
+    "fails on unequal shards": (ddp(loss=equal_shards_only), mlp, ["unequal shards"]),
+    "a whole script": (whole_script, mlp, ["mean of means"]),
+    "environment": (by_hand(before_step=by_environment), mlp, ["mean of means"]),
+    "dropout between recurrent layers": (ddp(loss=whole_batch_loss), recurrent_net, ["dropout", "not reached"]),
 }
 WRONG = {
     "summed": (by_hand(before_step=sum_up), mlp, ["summed"]),
@@ -278,6 +409,13 @@ WRONG = {
     "own rates": (ddp(optimizer=own_rate), mlp, ["drift"]),
     "NaN on one rank": (ddp(loss=poisoned_loss), mlp, ["NaN"]),
     "contrastive": (ddp(loss=contrastive_loss), mlp, ["not a mean over examples"]),
+    "closures, summed": (closures(loss=whole_batch_loss, wrap=broadcast, before_step=sum_up), mlp, ["summed"]),
+    "closures, not synchronised": (closures(wrap=broadcast), mlp, ["not synchronised"]),
+    "steps without gradients": (step_without_gradients, mlp, ["no gradient"]),
+    "parameters averaged after Adam": (lambda net, batches: average_parameters(net, batches, adam), mlp, ["parameters averaged"]),
+    "biases left out": (by_hand(before_step=average_weights_only), mlp, ["not exchanged"]),
+    "buffers left out": (ddp(wrap=parameters_only, before_step=average), batchnorm_net, ["different buffers"]),
+    "an optimizer of a copy": (ddp(optimizer=copied), mlp, ["other parameters"]),
     "random": (ddp(loss=noisy_loss), mlp, ["random numbers"]),
     "summed, with BatchNorm": (by_hand(before_step=sum_up), batchnorm_net, ["summed"]),
     "divided twice, with dropout": (ddp(loss=newcomers_loss), dropout_net, ["divided twice"]),
