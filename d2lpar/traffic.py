@@ -29,7 +29,7 @@ class Traffic(TorchDispatchMode):
 
     `counts` is by name, such as "allreduce", and `total_bytes` adds up the tensors that each was given first, which for
     many is the output: of an all_gather all parts, of a reduce_scatter the own one. Messages to one rank, by send and
-    recv, are counted as well; functional collectives, `torch.distributed._functional_collectives`, are not seen.
+    recv, are counted as well; functional collectives are not seen.
     """
 
     def __init__(self) -> None:

@@ -106,12 +106,12 @@ def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     at_once = min(k, gpus or ALL_CORES)
     library = f"DistributedDataParallel, {backend}, {k} processes"
     against = {"1 device": ("1 device, its share", float(at_once)),
-               "tensor by tensor": ("average_gradients, tensor by tensor", None), "processes": (library, None)}
+               "tensor by tensor": ("tensor by tensor", None), "processes": (library, None)}
     if not gpus:
         against["1 device, all cores"] = (f"1 device, all {ALL_CORES} cores", at_once / ALL_CORES)
     rows = [ratio_row("training step", f"OwnDDP, {net}, {k} processes", other, times, "own buckets", name, limit)
             for name, (other, limit) in against.items()]
-    rows.append(ratio_row("training step", f"{library}, {net}", "1 device, its share",
+    rows.append(ratio_row("training step", f"DDP, {net}, {k} processes", "1 device, its share",
                           times, "processes", "1 device", float(at_once)))
     return rows
 
