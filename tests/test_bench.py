@@ -74,7 +74,7 @@ def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, 
     rows = run.ddp_rows("a net", 2, "gloo", {name: [float(s)] * 3 for name, s in times.items()})
     assert [row.limit for row in rows] == limits
     assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
-    assert all("a net, 2 processes" in row.what for row in rows[:-1]) and "DistributedDataParallel" in rows[-1].what
+    assert all("a net, 2 processes" in row.what for row in rows[:-1]) and rows[-1].what == "DDP, a net, 2 processes"
 
 
 def test_the_cases_between_processes_take_turns_to_come_after_a_sleep():
