@@ -7,7 +7,6 @@ shards, and on ranks with unequal shards. `watch` sees what happens in each, and
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 from d2lpar.batchnorm import convert_batchnorm
 from d2lpar.checks import check_counts, check_functions, check_module, check_tensors, shown
 from d2lpar.processes import RankError, run_ranks
+from d2lpar.processes.launch import loopback
 from d2lpar.ranks import rank_device
 from d2lpar.symptoms import Diagnosis, compare, moves, note_batchnorm, same_steps, shards
 from d2lpar.watch import Record, watch
@@ -136,8 +136,7 @@ def _as_by_torchrun(rank: int, k: int) -> Iterator[None]:
 @contextmanager
 def _group_of_one() -> Iterator[None]:
     """This process is a process group of its own for a while."""
-    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "")
-    with mock.patch.dict(os.environ, {"GLOO_SOCKET_IFNAME": loopback} | os.environ):
+    with mock.patch.dict(os.environ, {"GLOO_SOCKET_IFNAME": loopback()} | os.environ):
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         try:
             yield

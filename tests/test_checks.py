@@ -79,7 +79,7 @@ INNER = set("""
     batchnorm.over_examples batchnorm.along_channels batchnorm.check_first_derivative batchnorm.check_channels batchnorm.check_input
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
-    replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError
+    replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder processes.launch.RankError processes.launch.loopback
     ranks.rank_device ranks.check_message ddp.trainable ddp.gradient_of ddp.joined ddp.write_means ddp.at_end_of_backward
     ddp.check_replica ddp.check_replicas ddp.check_unchanged
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network

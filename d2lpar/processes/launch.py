@@ -196,7 +196,7 @@ class _Process:
     def __init__(self, rank: int, world_size: int, folder: str, backend: str) -> None:
         self.name, self._prefix, self._shown = f"rank {rank}", Path(folder, f"{rank}-"), 0
         settings = [folder, rank, world_size, backend]
-        environment = {"GLOO_SOCKET_IFNAME": _loopback()} | os.environ | {
+        environment = {"GLOO_SOCKET_IFNAME": loopback()} | os.environ | {
             "OMP_NUM_THREADS": str(device_cores()),
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # "" is the current folder
         }
@@ -398,7 +398,7 @@ def _pickle_call(fn: Callable, args: tuple) -> bytes:
         raise ValueError(f"fn and its arguments must be such that they can be pickled: {error}") from error
 
 
-def _loopback() -> str:
+def loopback() -> str:
     """The network interface of this machine with itself, which spares Gloo to look up a host name; "" if unknown."""
     names = [name for _, name in socket.if_nameindex()]
     return next((name for name in ("lo", "lo0") if name in names), "")
