@@ -295,6 +295,7 @@ def test_where_nothing_is_computed_the_messages_fill_their_rows_and_each_kind_ha
     assert [text.get_text() for text in fig.legends[0].get_texts()] == ["add", "copy"]
     below = plot.draw_timelines({"a": [Span(0, "forward", 0.0, 0.001), *spans]}, communication=["add", "copy"])
     assert len({round(bar.get_height(), 9) for bar in bars(below)}) == 2, "beside computing, what is sent lies beneath it"
+    plt.close("all")
 
 
 def test_several_timelines_share_one_axis_and_its_marks():
