@@ -1,7 +1,8 @@
 """Messages between devices, sent in rounds, and a meter that counts them.
 
 The collectives of chapter 3 are made of `exchange`: in one round each device sends at most one message and receives
-at most one, all at the same time. A `Meter` counts what is really delivered, by the same calls that are timed.
+at most one, all at the same time. A `Meter` counts what is really delivered, by the same calls that are timed; what
+goes past them, `d2lpar.audit` finds.
 """
 
 from __future__ import annotations
@@ -29,10 +30,13 @@ class Message(NamedTuple):
 
 
 class Meter:
-    """Counts all messages delivered inside its `with` block, and records when each arrived.
+    """Counts the messages that `exchange` and `deliver` carry in its `with` block, and records when each arrived.
+
+    It counts nothing else: what is added or copied without them is no message, so around chapter 2's `allreduce` it
+    counts 0.
 
     Args:
-        devices: the devices, in rank order.
+        devices: the devices, in rank order; a message to or from a rank beyond them is refused before it is sent.
 
     Only one meter can be on at a time; RuntimeError otherwise.
     """
@@ -54,10 +58,21 @@ class Meter:
     def __exit__(self, *error: object) -> None:
         Meter.on = None
 
+    def check_ranks(self, *ranks: int) -> None:
+        """Raise ValueError unless there is a device for each of `ranks`."""
+        for rank in ranks:
+            if not 0 <= rank < self._num_ranks:
+                raise ValueError(f"rank {rank} sends or receives, but the meter was made for {self._num_ranks} "
+                                 f"device{'s' * (self._num_ranks != 1)}, and would not count it")
+
     def begin_round(self) -> int:
         """Count one more round, and give its number."""
         self.num_rounds += 1
         return self.num_rounds - 1
+
+    def carry(self, message: Message, x: Tensor) -> Tensor:
+        """What the message brings: what was sent, `x`."""
+        return x
 
     @contextmanager
     def receiving(self, message: Message, what: str, device: torch.device) -> Generator[None]:
@@ -102,14 +117,16 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
 
     Raises:
         ValueError: before anything is sent, if a rank sends or receives twice, if one
-            message writes what another reads or writes, or if a part cannot be written
-            or is of another shape or dtype.
+            message writes what another reads or writes, if a part cannot be written
+            or is of another shape or dtype, or if the meter has too few devices.
     """
     into = parts if into is None else into
     _check_moves(parts, moves, into)
     if not moves:
         return
-    number = Meter.on.begin_round() if Meter.on else None
+    if meter := Meter.on:
+        meter.check_ranks(*[rank for move in moves for rank in move[:2]])
+    number = meter.begin_round() if meter else None
 
     def take_in(source: int, target: int, c: int) -> None:
         deliver(source, target, parts[source][c], into[target][c],
@@ -123,7 +140,10 @@ def deliver(source: int, target: int, x: Tensor, into: Tensor, *,
     """Add `x` to `into`, or copy it there, in the calling thread; a meter counts it."""
     message = Message(source, target, x.numel() * x.element_size(), round)
     what = "add" if add else "copy"
-    with Meter.on.receiving(message, what, into.device) if Meter.on else nullcontext():
+    if meter := Meter.on:
+        meter.check_ranks(source, target)
+        x = meter.carry(message, x)
+    with meter.receiving(message, what, into.device) if meter else nullcontext():
         if add:
             into.add_(x.to(into.device))
         else:

@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 import d2lpar
 from d2lpar import checks
 from d2lpar.accumulation import accumulate_gradients
+from d2lpar.audit import audit
 from d2lpar.concise import evaluate_accuracy_gpus
 from d2lpar.cost import Link
 from d2lpar.devices import run_on_devices
@@ -64,7 +65,7 @@ INNER = set("""
     checks.check_truth_values checks.check_list checks.check_tensors checks.check_device checks.check_devices
     checks.check_module checks.check_labels checks.check_lr
     interrupts.Waiting official_files.File official_files.DataError official_files.named_root
-    timing.Span messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
+    timing.Span messages.Message messages.deliver audit.AuditError buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_gradients
     scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
     ways.Piece ways.Stages ways.check_way ways.check_stages ways.check_micro ways.check_pieces ways.check_spans explorer.Slider explorer.check_bars
@@ -166,6 +167,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
+    "audit.audit": buffers,
     "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
     **dict.fromkeys([f"collectives.{name}" for name in (
         "allreduce", "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
@@ -228,6 +230,7 @@ CALLS: dict[str, Callable] = {
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
+    "audit.audit": lambda data: audit(list, data),
     "ways.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),

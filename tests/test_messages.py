@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from d2lpar import run_on_devices, try_devices
+from d2lpar import allreduce, run_on_devices, try_devices
 from d2lpar.messages import Message, Meter, deliver, exchange
 from helpers.rounds import numbers, refused, values
 
@@ -192,6 +192,40 @@ def test_a_round_that_cannot_be_is_refused_before_anything_changes(parts, moves,
         exchange(parts, moves, add=add, into=into)
     assert all(torch.equal(x, b) for x, b in zip(tensors, before))
     assert (meter.num_rounds, meter.messages) == (0, [])
+
+
+@pytest.mark.parametrize("moves, message", [
+    ([(0, 1, 0), (2, 3, 0)], "rank 2 sends or receives, but the meter was made for 2 devices, and would not count it"),
+    ([(1, 0, 0), (2, 3, 0)], "rank 2 .* 2 devices"), ([(0, 3, 0)], "rank 3 .* 2 devices"), ([(3, 1, 0)], "rank 3 .* 2 devices")])
+def test_a_round_of_more_ranks_than_the_meter_counts_is_refused_before_anything_is_sent(moves, message):
+    parts = numbers([1], [2], [4], [8])
+    with Meter(try_devices(2)) as meter, pytest.raises(ValueError, match=message):
+        exchange(parts, moves, add=True)
+    assert values(parts) == [[1], [2], [4], [8]]
+    assert (meter.num_rounds, meter.messages, meter.spans) == (0, [], [])
+    with Meter(try_devices(1)), pytest.raises(ValueError, match="rank 1 sends or receives, but .* for 1 device, and"):
+        exchange(parts, [(0, 1, 0)], add=True)
+    exchange(parts, moves, add=True)
+
+
+@pytest.mark.parametrize("source, target", [(2, 0), (0, 2), (-1, 0)])
+def test_a_message_of_a_rank_that_the_meter_does_not_count_is_refused_before_it_arrives(source, target):
+    into = torch.zeros(2)
+    with Meter(try_devices(2)) as meter, pytest.raises(ValueError, match="sends or receives, but the meter"):
+        deliver(source, target, torch.ones(2), into, add=True)
+    assert into.tolist() == [0, 0] and meter.messages == []
+
+
+def test_a_meter_for_more_ranks_than_send_counts_as_ever():
+    with Meter(try_devices(4)) as meter:
+        exchange(numbers([1], [2]), [(0, 1, 0)], add=True)
+    assert meter.sent_bytes == [8, 0, 0, 0]
+
+
+def test_a_sum_without_messages_counts_0():
+    with Meter(try_devices(2)) as meter:
+        allreduce([torch.ones(2), torch.ones(2)])
+    assert (meter.num_rounds, meter.messages, meter.sent_bytes) == (0, [], [0, 0])
 
 
 @pytest.mark.timeout(60)

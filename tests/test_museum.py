@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from d2lpar import allreduce, museum, try_devices
+from d2lpar.collectives import allreduce_ring
 from d2lpar.messages import Meter
 
 BUGS = [function for name, function in inspect.getmembers(museum, inspect.isfunction)
@@ -29,7 +30,7 @@ def test_the_alias_of_a_parameter_on_the_same_device_is_the_parameter():
 
 
 @pytest.mark.parametrize("bug", [museum.allreduce_unchecked, museum.allreduce_rank_0, museum.allreduce_whole,
-                                 museum.allreduce_passing], ids=lambda bug: bug.__name__)
+                                 museum.allreduce_passing, museum.allreduce_behind], ids=lambda bug: bug.__name__)
 def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
     data = three_numbers()
     assert bug(data) is None
@@ -61,6 +62,18 @@ def test_on_four_devices_a_ring_that_is_none_sends_more_than_the_ring_does(bug, 
         bug([torch.ones(8) for _ in range(4)])
     in_a_ring = 2 * 3 * 8 // 4  # numbers: 2 (k - 1) chunks
     assert meter.sent_bytes == [4 * times * in_a_ring] * 4
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_the_one_behind_the_meters_back_has_the_messages_of_the_ring_and_the_same_bits_on_all_ranks(k):
+    counted = []
+    for algorithm in (allreduce_ring, museum.allreduce_behind):
+        data = [torch.randn(11, generator=torch.Generator().manual_seed(r)) for r in range(k)]
+        with Meter(try_devices(k)) as meter:
+            algorithm(data)
+        counted.append((sorted(meter.messages), meter.num_rounds))
+    assert counted[0] == counted[1]
+    assert all(torch.equal(x, data[0]) for x in data)
 
 
 def test_what_passes_by_is_added_in_another_order_on_every_rank():

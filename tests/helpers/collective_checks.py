@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from d2lpar import try_devices
+from d2lpar.audit import AuditError, audit
 from d2lpar.messages import Meter
 from helpers.traffic import Traffic
 
@@ -89,13 +90,22 @@ def check_meter(algorithm, case, theory):
     assert all(0 <= span.start_s <= span.end_s and span.what in ("add", "copy") for span in spans)
 
 
+def check_audit(algorithm, case):
+    """Numbers go from rank to rank by messages alone."""
+    try:
+        audit(algorithm, case.buffers())
+    except AuditError as error:
+        raise AssertionError(error) from None
+
+
 SUMS, PLACE, DEVICES, RUNS, METER = "sums", "in place", "bits on all devices", "bits in two runs", "meter"
+AUDIT = "audit"
 
 
 def caught_by(algorithm, case, theory):
     """The names of the checks that fail."""
     checks = {SUMS: check_sums, PLACE: check_in_place, DEVICES: check_bits_equal_on_all_devices,
-              RUNS: check_bits_equal_in_two_runs, METER: partial(check_meter, theory=theory)}
+              RUNS: check_bits_equal_in_two_runs, METER: partial(check_meter, theory=theory), AUDIT: check_audit}
     failed = set()
     for name, check in checks.items():
         try:

@@ -26,6 +26,15 @@ def refused():
     places = [[base[:2]], [torch.ones(2)], [base[1:3]], [torch.ones(2)]]
     yield "two messages into one place", [[torch.ones(2)] for _ in range(4)], [(1, 0, 0), (3, 2, 0)], places, (
         "moves .1, 0, 0. and .3, 2, 0. write into one place")
+    row, column = base.view(3, 2)[1], base.view(3, 2)[:2, 1]
+    yield "into a row and a column that cross", [[torch.ones(2)] for _ in range(4)], [(1, 0, 0), (3, 2, 0)], [
+        [row], [torch.ones(2)], [column], [torch.ones(2)]], "moves .1, 0, 0. and .3, 2, 0. write into one place"
+    yield "into one place as two dtypes", [[torch.ones(3)], [torch.ones(3).int()], [base[:3]], [base[2:5].view(torch.int32)]], [
+        (0, 2, 0), (1, 3, 0)], None, "moves .0, 2, 0. and .1, 3, 0. write into one place"
+    yield "into one tensor, which is a part of two ranks", [[torch.ones(6)], [torch.ones(6)], [base], [base]], [
+        (0, 2, 0), (1, 3, 0)], None, "moves .0, 2, 0. and .1, 3, 0. write into one place"
+    yield "a place to arrive in that another rank sends", [[base[:2]], [torch.ones(2)]], [(0, 1, 0), (1, 0, 0)], [
+        [torch.ones(2)], [base[1:3]]], "move .0, 1, 0. writes what move .0, 1, 0. reads"
     yield "a swap", numbers([1], [2]), [(0, 1, 0), (1, 0, 0)], None, "move .0, 1, 0. writes what move .1, 0, 0. reads"
     yield "passing on what arrives", numbers([1], [2], [4]), [(0, 1, 0), (1, 2, 0)], None, (
         "move .0, 1, 0. writes what move .1, 2, 0. reads")
@@ -35,7 +44,6 @@ def refused():
         "move .3, 2, 0. writes what move .0, 1, 0. reads")
     yield "the other end of it", [[second], [ones], [first], [ones.clone()]], [(0, 1, 0), (3, 2, 0)], None, (
         "move .3, 2, 0. writes what move .0, 1, 0. reads")
-    row, column = base.view(3, 2)[1], base.view(3, 2)[:2, 1]
     yield "a row that crosses a column", [[ones[1:]], [row], [column], [torch.ones(2)]], [(0, 1, 0), (2, 3, 0)], None, (
         "move .0, 1, 0. writes what move .2, 3, 0. reads")
     yield "a place to arrive in that is also sent", numbers([1], [2]), [(0, 1, 0), (1, 0, 0)], "parts", "writes what"
