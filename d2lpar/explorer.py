@@ -224,7 +224,7 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
          "axis": {"title": "number of devices", "values": list(places), "format": ",d", "labelOverlap": True,
                   "labelSeparation": 8, **fonts},
          "scale": {"type": "log", "base": 2, "domain": [min(places), max(places)], "nice": False}}
-    y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.05, 20000], "nice": False},
+    y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.05, 50000], "nice": False},
          "axis": {"title": "time (ms)", "values": [10.0**i for i in range(-1, 5)], "format": ",~g", **fonts,
                   "titleAngle": 0, "titleAlign": "left", "titleX": -40, "titleY": -10}}
     label = " : ".join(f"datum.value == {i} ? '{name}: ' + words_{i}" for i, name in enumerate(names))
