@@ -100,19 +100,19 @@ def bucket_sizes(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
 
 
 def rounds_s(
-    rounds: Sequence[Sequence[int]], link: Link, bus: Link = Link(0.0, 0.0)
+    rounds: Sequence[Sequence[int]], link: Link, common: Link = Link(0.0, 0.0)
 ) -> float:
     """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
 
-    A round lasts as long as its longest message, or as the bus needs for all of them.
+    A round lasts as long as its longest message, or as the common road needs for all.
     Taught in: notebooks/03_allreduce.ipynb
     """
-    check_rounds(rounds, link, bus)
+    check_rounds(rounds, link, common)
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte
-        together_s = sum(sizes) * bus.beta_s_per_byte
-        seconds += link.alpha_s + (len(sizes) - 1) * bus.alpha_s
+        together_s = sum(sizes) * common.beta_s_per_byte
+        seconds += link.alpha_s + (len(sizes) - 1) * common.alpha_s
         seconds += max(alone_s, together_s)
     return seconds
 

@@ -330,17 +330,19 @@ def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allred
     return fig
 
 
-def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float],
+def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None,
                    communication: Sequence[str] = ("send",)) -> Figure:
     """Several timelines under each other, on one axis in ms: by name, what each rank does, and a dashed line per mark.
 
     Args:
-        groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath.
+        groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath,
+            or over the whole row where nothing is computed.
         marks: seconds at which a line goes through all of them, by what the line is called.
     """
     for spans in _by_name(groups, "timelines").values():
         _check_spans(spans)
-    for name, seconds in _by_name(marks, "marks").items():
+    marks = {} if marks is None else _by_name(marks, "marks")
+    for name, seconds in marks.items():
         check_numbers(**{f"the_mark_{name}": seconds})
     _check_names(communication)
     rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
@@ -353,9 +355,10 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
         for rank, what, start_s, end_s in spans:
             talks, color = what in communication, rank_style(rank)["color"]
             face = "white" if talks else mpl.colors.to_rgba(color, _shade(names, what))
-            ax.barh(places[name, rank] + (0.31 if talks else -0.12), 1e3 * (end_s - start_s), left=1e3 * start_s,
-                    height=0.24 if talks else 0.56, color=face, edgecolor=color, linewidth=0.5,
-                    hatch="////" if talks else None)
+            shift, height = (0.31, 0.24) if talks else (-0.12, 0.56)
+            ax.barh(places[name, rank] + (shift if names else 0), 1e3 * (end_s - start_s), left=1e3 * start_s,
+                    height=height if names else 0.8, color=face, edgecolor=color, linewidth=0.5,
+                    hatch=_hatch(communication, what) if talks else None)
     for name, seconds in marks.items():
         ax.axvline(1e3 * seconds, color="black", linestyle="--", linewidth=1.2)
         ax.text(1e3 * seconds, -1.15, name, ha="center", va="bottom", fontsize=9)
@@ -363,8 +366,7 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
            yticklabels=[str(rank) for _, rank in places])
     ax.set_xlim(0)
     ax.grid(axis="y", visible=False)
-    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    keys.append(Patch(facecolor="white", edgecolor="black", hatch="////", label=" or ".join(communication)))
+    keys = _keys(names, communication, communication)
     fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
     fig.set_label("Timelines on one axis, a row for each rank. "
                   + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms"

@@ -1,4 +1,4 @@
-"""What a rank runs: its device, and an allreduce of its own (chapter 6)."""
+"""What a rank runs: its device, and an allreduce of its own (chapters 3 and 6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ring_allreduce(x: Tensor, direction: int = 1) -> None:
 
     Every rank calls it, with tensors of one shape and dtype; direction -1 sends to the
     rank before. The bits are those of `allreduce_ring`. Blocks until the sum is there.
-    Taught in: notebooks/06_processes_and_ddp.ipynb
+    Taught in: notebooks/03_allreduce.ipynb
     """
     check_message(x, direction)
     k, rank = dist.get_world_size(), dist.get_rank()

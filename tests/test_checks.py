@@ -208,7 +208,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.crossover_bytes": lambda: {"k": 2, "link": Link(1.0, 1.0)},
     "cost.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "bucket_bytes": 2},
-    "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "bus": Link(0.0, 0.0)},
+    "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "common": Link(0.0, 0.0)},
     "cost.fit_link": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0]},
     "replicas.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU], "dim": 0},
     "replicas.replicate": lambda: {"module": mlp(), "device": CPU, "copy": True},

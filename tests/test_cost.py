@@ -92,21 +92,21 @@ def test_a_round_lasts_as_long_as_its_longest_message():
     assert rounds_s([[0, 0]], Link(1.0, 2.0)) == 1
 
 
-def test_a_bus_takes_turns_for_messages_and_carries_all_their_bytes():
+def test_a_common_road_takes_turns_for_messages_and_carries_all_their_bytes():
     rounds, link = [[10, 30, 20], [5]], Link(1.0, 2.0)
     assert rounds_s(rounds, link, Link(0.5, 0.0)) == (1 + 2 * 0.5 + 60) + (1 + 10)
-    assert rounds_s(rounds, link, Link(0.0, 1.5)) == (1 + 60 * 1.5) + (1 + 10)  # one message: its link is slower
-    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the bus is fast enough
+    assert rounds_s(rounds, link, Link(0.0, 1.5)) == (1 + 60 * 1.5) + (1 + 10)  # one message: its own link is slower
+    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the common road is fast enough
     assert rounds_s(rounds, link, Link(0.25, 3.0)) == (1 + 0.5 + 180) + (1 + 15)
 
 
-def test_a_bus_makes_the_ring_cost_k_times_its_bytes():
+def test_a_common_road_makes_the_ring_cost_k_times_its_bytes():
     k, size = 8, 840 * 4
     with Meter(try_devices(k)) as meter:
         allreduce_ring([torch.ones(840) for _ in range(k)])
-    bus_only = rounds_s(meter.rounds, Link(0.0, 0.0), Link(0.0, 1.0))
-    assert bus_only == pytest.approx(2 * (k - 1) * size)
-    assert bus_only == pytest.approx(naive_s(size, k, Link(0.0, 1.0)))
+    shared_only = rounds_s(meter.rounds, Link(0.0, 0.0), Link(0.0, 1.0))
+    assert shared_only == pytest.approx(2 * (k - 1) * size)
+    assert shared_only == pytest.approx(naive_s(size, k, Link(0.0, 1.0)))
 
 
 def test_a_metered_round_without_messages_is_not_an_error():

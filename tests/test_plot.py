@@ -287,6 +287,17 @@ def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
     assert size < 20_000 * len(kinds), "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
 
 
+def test_where_nothing_is_computed_the_messages_fill_their_rows_and_each_kind_has_its_hatch():
+    spans = [Span(0, "add", 0.0, 0.001), Span(1, "copy", 0.001, 0.002)]
+    fig = plot.draw_timelines({"a": spans, "b": spans[:1]}, communication=["add", "copy"])
+    add, copy, again = bars(fig)
+    assert add.get_hatch() == again.get_hatch() != copy.get_hatch() and {round(bar.get_height(), 9) for bar in bars(fig)} == {0.8}
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["add", "copy"]
+    below = plot.draw_timelines({"a": [Span(0, "forward", 0.0, 0.001), *spans]}, communication=["add", "copy"])
+    assert len({round(bar.get_height(), 9) for bar in bars(below)}) == 2, "beside computing, what is sent lies beneath it"
+    plt.close("all")
+
+
 def test_several_timelines_share_one_axis_and_its_marks():
     short, long = [Span(0, "forward", 0.0, 0.001)], [Span(0, "forward", 0.0, 0.002), Span(1, "send", 0.002, 0.004)]
     fig = plot.draw_timelines({"short": short, "long": long}, {"alone": 0.003})
