@@ -1,13 +1,13 @@
 """What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
 
 The model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds, alpha for
-being a message at all and beta for every byte. Chapter 3 fits both, and asks what they mean for thousands of devices.
+being a message at all and beta for every byte. Chapter 3 fits both; `scale` asks what follows for thousands of devices.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf, log2
+from math import ceil, log2
 from typing import NamedTuple
 
 import numpy as np
@@ -24,19 +24,21 @@ class Link(NamedTuple):
 
 
 class Published(NamedTuple):
-    """A link as somebody has published it: alpha and beta, and where each was found."""
+    """A road as NCCL reckons with it: two prices of one message, and what it takes for the bandwidth.
 
-    link: Link
-    alpha_source: str
-    beta_source: str
+    Its protocol Simple sends the bytes as they are; LL sends a flag with every four, to wait less.
+    """
+
+    link: Link  # protocol Simple
+    quick: Link  # protocol LL
+    source: str
 
 
-NCCL_TUNING = "NCCL 2.20.3, src/graph/tuning.cc, ring with protocol Simple"
+# NCCL 2.20.3, src/graph/tuning.cc: hwLat of Ring, and for LL a fourth of the bandwidth, at most llMaxBws
 PUBLISHED = {
-    "NVLink 4": Published(Link(3.4e-6, 1 / 370e9), NCCL_TUNING, "NCCL, issue 1442: 370 GB/s each way for a program"),
-    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 31.5e9), NCCL_TUNING, "16 GT/s on 16 lanes, 128 bits in 130"),
-    "100 Gb/s RDMA": Published(Link(14.0e-6, 1 / 12e9), NCCL_TUNING, "NCCL 2.20.3, src/graph/topo.h: 12 GB/s"),
-    "10 Gb/s TCP": Published(Link(17.8e-6, 1 / 1.25e9), "F-Stack, issue 540: kernel TCP, two hosts", "10 Gb/s over 8"),
+    "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 87.7e9), "18 links of 20.6 GB/s"),
+    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 6e9), "16 lanes of 1.5 GB/s"),
+    "100 Gb/s network": Published(Link(14.0e-6, 1 / 12e9), Link(2.7e-6, 1 / 3e9), "12 GB/s of 12.5"),
 }
 
 
@@ -65,38 +67,6 @@ def ring_s(size_bytes: float, k: int, link: Link) -> float:
     """
     check_cost(size_bytes, k, link)
     return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
-
-
-def crossover_bytes(k: int, link: Link) -> float:
-    """The size from which on the ring is faster than the tree; 0 where it always is.
-
-    Infinite where a byte costs nothing, and only rounds count.
-    Taught in: notebooks/03_allreduce.ipynb
-    """
-    check_cost(0, k, link)
-    levels = ceil(log2(k))
-    saved_rounds, saved_share = k - 1 - levels, levels - (k - 1) / k
-    if saved_rounds == 0:
-        return 0.0
-    if link.beta_s_per_byte == 0:
-        return inf
-    return saved_rounds * link.alpha_s / (saved_share * link.beta_s_per_byte)
-
-
-def bucket_sizes(sizes_bytes: Sequence[int], bucket_bytes: int) -> list[int]:
-    """Sizes of the buckets that hold all tensors in order, none above `bucket_bytes`.
-
-    A tensor that is larger than that gets a bucket of its own.
-    Taught in: notebooks/03_allreduce.ipynb
-    """
-    filled: list[int] = []
-    check_sizes(sizes_bytes, bucket_bytes)
-    for size in sizes_bytes:
-        if filled and filled[-1] + size <= bucket_bytes:
-            filled[-1] += size
-        else:
-            filled.append(size)
-    return filled
 
 
 def rounds_s(

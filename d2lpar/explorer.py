@@ -11,19 +11,20 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from IPython.display import display
 
-from d2lpar.checks import check_functions, is_number, shown
-from d2lpar.plot import in_notebook
+from d2lpar.checks import check_counts, check_functions, check_list, is_number, shown
+from d2lpar.plot import in_notebook, rank_style
 
 VEGALITE_VERSION = "5.21"
 VEGALITE = "application/vnd.vegalite.v5+json"
 WIDTH = 560  # pixels of the still picture, and in JupyterLab
 ROW = 44  # pixels for each bar
 COLORS = ("#8a8a8a", "#5b8c1a", "#8b1a1a")  # of bars like the one to compare with, of faster, of slower: no rank's
+DASHES = ([1, 0], [8, 3], [3, 2], [12, 3, 3, 3], [16, 6], [6, 2, 2, 2])  # of curves
 _SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _CALLS = {"min": "min({})", "max": "max({})", "ceil": "ceil({})", "abs": "abs({})", "log2": "(log({}) / LN2)"}
@@ -44,7 +45,8 @@ def expression(formula: Callable, **given: str) -> str:
 
     It reads the function's text: assignments of names, then a return, of arithmetic without %, whose sign differs in
     Vega, comparisons, a choice with `if` and `else`, and min, max, ceil, abs and log2; what checks the arguments is
-    left out.
+    left out. An argument that is a `Link` may be given as two expressions, under the names of its prices:
+    `**{"link.alpha_s": "a", "link.beta_s_per_byte": "b"}`.
 
     Raises:
         ValueError: for anything else in it, and for a function without a text.
@@ -60,7 +62,7 @@ def expression(formula: Callable, **given: str) -> str:
               if p.default is not p.empty}
     values |= {name: name for name in inspect.signature(formula).parameters if name not in values}
     for name, value in given.items():
-        if name not in values or not isinstance(value, str):
+        if name.partition(".")[0] not in values or not isinstance(value, str):
             raise ValueError(f"{definition.name} has no argument {name}, or {shown(value)} is no expression")
     values |= {name: value if value.isidentifier() else f"({value})" for name, value in given.items()}
     for line in definition.body:
@@ -89,6 +91,8 @@ def _translated(node: ast.expr, values: Mapping[str, str]) -> str:
             return _constant(value)
         case ast.Name(id=name) if name in values:
             return values[name]
+        case ast.Attribute(value=ast.Name(id=name), attr=field) if f"{name}.{field}" in values:
+            return values[f"{name}.{field}"]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return f"(-{_translated(operand, values)})"
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
@@ -108,6 +112,19 @@ def _constant(value: Any) -> str:
     return repr(value) if is_number(value) and value >= 0 else f"({value!r})"
 
 
+def _inputs(sliders: Mapping[str, Slider]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": s.start,
+             "bind": {"input": "range", "min": s.low, "max": s.high, "step": s.step, "name": s.label}}
+            for name, s in sliders.items()]
+
+
+def _told(formula: Callable, sliders: Mapping[str, Slider], given: Mapping[str, str]) -> dict[str, str]:
+    """What an expression has for the arguments of `formula`: names, but the prices of a link as they are given."""
+    arguments = inspect.signature(formula).parameters
+    return {name: given[name] if "." in name else name for name in (*sliders, *given)
+            if name.partition(".")[0] in arguments}
+
+
 def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapping[str, Callable],
          alone: str) -> dict:
     """A specification of one bar for each formula, on one axis, and a dashed line at the bar called `alone`.
@@ -125,15 +142,10 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
     check_bars(sliders, given, formulas, alone)
     names = [f"bar_{i}" for i in range(len(formulas))]
     line = names[list(formulas).index(alone)]
-    params: list[dict[str, Any]] = [
-        {"name": name, "value": s.start,
-         "bind": {"input": "range", "min": s.low, "max": s.high, "step": s.step, "name": s.label}}
-        for name, s in sliders.items()]
-    params += [{"name": name, "expr": value} for name, value in given.items()]
+    params = _inputs(sliders)
+    params += [{"name": name, "expr": value} for name, value in given.items() if "." not in name]
     for name, formula in zip(names, formulas.values()):
-        arguments = inspect.signature(formula).parameters
-        told = {argument: argument for argument in arguments if argument in sliders or argument in given}
-        params.append({"name": name, "expr": f"{expression(formula, **told)} * 1000"})
+        params.append({"name": name, "expr": f"{expression(formula, **_told(formula, sliders, given))} * 1000"})
     params.append({"name": "longest", "expr": f"max({', '.join(names)})"})
     for name in names:
         against = "" if name == line else (
@@ -176,6 +188,82 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
     }
 
 
+def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapping[str, Callable],
+           along: str, places: Sequence[int], alone: str) -> dict:
+    """A specification of one curve of seconds for each formula, and words on each at the place that a slider names.
+
+    The words say the time, and the speed-up of a step that computes for `alone` seconds on one device and shares that
+    with others before it takes the time of the formula. A dashed line shows this share.
+
+    Args:
+        sliders, given, formulas: as for `bars`; what is given may be a price of a link, as "link.alpha_s".
+        along: the argument that grows along the axis, a number of devices; for words it has to be given.
+        places: its values.
+        alone: seconds of computing on one device, as an expression of Vega.
+
+    Raises:
+        ValueError: if a formula cannot be told to Vega, or an argument of it is neither a slider nor given.
+    """
+    check_curves(sliders, given, formulas, along, places, alone)
+    names, middle, there = list(formulas), (min(places) * max(places)) ** 0.5, f"datum.{along}"
+    params, columns = _inputs(sliders), []
+    params += [{"name": name, "expr": value} for name, value in given.items() if "." not in name]
+    params.append({"name": "alone", "expr": f"({alone}) * 1000"})
+    for i, formula in enumerate(formulas.values()):
+        told = _told(formula, sliders, given)
+        in_place = {name: re.sub(rf"\b{along}\b", there, given.get(name, name)) for name in told}
+        in_place |= {along: there} if along in told else {}
+        columns.append({"calculate": f"{expression(formula, **in_place)} * 1000", "as": f"curve_{i}"})
+        params.append({"name": f"curve_{i}", "expr": f"{expression(formula, **told)} * 1000"})
+        params.append({"name": f"words_{i}", "expr":
+                       f"format(curve_{i}, ',.3r') + ' ms, speed-up ' + "
+                       f"format(alone / (alone / {along} + curve_{i}), ',.3r')"})
+    columns.append({"calculate": f"alone / {there}", "as": "share"})
+    fonts = {"gridOpacity": 0.5, "labelFontSize": 12, "titleFontSize": 12}
+    x = {"field": along, "type": "quantitative",
+         "axis": {"title": "number of devices", "values": list(places), "format": ",d", "labelOverlap": True,
+                  "labelSeparation": 8, **fonts},
+         "scale": {"type": "log", "base": 2, "domain": [min(places), max(places)], "nice": False}}
+    y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.05, 50000], "nice": False},
+         "axis": {"title": "time (ms)", "values": [10.0**i for i in range(-1, 5)], "format": ",~g", **fonts,
+                  "titleAngle": 0, "titleAlign": "left", "titleX": -40, "titleY": -10}}
+    label = " : ".join(f"datum.value == {i} ? '{name}: ' + words_{i}" for i, name in enumerate(names))
+    curve = {"field": "curve", "type": "nominal", "legend": {
+        "title": None, "orient": "bottom", "offset": 6, "columns": 1, "labelExpr": f"{label} : ''",
+        "labelLimit": 400, "labelFontSize": 11, "symbolType": "stroke", "symbolSize": 250}}
+    colors = [rank_style(i)["color"] for i in range(len(names))]
+    on_curve, on_share = ({"x": x, "y": {**y, "field": field}} for field in ("value", "share"))
+    here = {"x": {"datum": {"expr": along}, "type": "quantitative"}}
+    devices = {"value": {"expr": f"format({along}, ',d') + ' devices'"}}
+    at_first, at_second = ([{"filter": f"{there} == {place}"}] for place in places[:2])  # a text is drawn once
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "width": WIDTH, "height": 300, "background": "white", "padding": 6,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "usermeta": {"names": names},
+        "params": params,
+        "data": {"values": [{along: place} for place in places]},
+        "transform": columns,
+        "layer": [
+            {"mark": {"type": "line", "strokeDash": [2, 3], "color": "black", "clip": True}, "encoding": on_share},
+            {"transform": at_second, "mark": {"type": "text", "align": "left", "dx": 6, "dy": -8, "clip": True},
+             "encoding": {**on_share, "text": {"value": "computing, shared"}}},
+            {"transform": at_first, "mark": {"type": "rule", "color": COLORS[0]}, "encoding": here},
+            {"transform": at_first,
+             "mark": {"type": "text", "fontSize": 12, "dx": {"expr": f"{along} > {middle} ? -5 : 5"},
+                      "align": {"expr": f"{along} > {middle} ? 'right' : 'left'"}},
+             "encoding": {**here, "y": {"value": 8}, "text": devices}},
+            {"transform": [{"fold": [f"curve_{i}" for i in range(len(names))], "as": ["key", "value"]},
+                           {"calculate": "toNumber(substring(datum.key, 6))", "as": "curve"}],
+             "mark": {"type": "line", "strokeWidth": 2, "clip": True},
+             "encoding": {**on_curve,
+                          "color": {**curve, "scale": {"domain": list(range(len(names))), "range": colors}},
+                          "strokeDash": {**curve, "scale": {"domain": list(range(len(names))),
+                                                            "range": list(DASHES[:len(names)])}}}}],
+        "config": {"view": {"stroke": None}, "font": "sans-serif"},
+    }
+
+
 def show_explorer(spec: dict) -> None:
     """Put a specification on the page, with a still picture for where no script runs, and words for who sees neither.
 
@@ -194,13 +282,38 @@ def still_of(spec: dict) -> tuple[str, str]:
 
     sliders = [param for param in check_spec(spec)["params"] if "bind" in param]
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
+    start = "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in sliders)
+    if names := spec.get("usermeta", {}).get("names"):
+        found = re.findall(f">((?:{'|'.join(map(re.escape, names))}): [\\d.,]+ ms[^<]*)</text>", still)
+        return still, f"Curves at {start}. {'; '.join(found)}."
     found = re.findall(r">([\d.,]+ ms[^<]*)</text>", still)
-    return still, ("Bars at " + "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in sliders) + ". "
+    return still, (f"Bars at {start}. "
                    + "; ".join(f"{row['name']}: {text}" for row, text in zip(spec["data"]["values"], found)) + ".")
 
 
 def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) -> None:
     """Raise ValueError unless each formula finds its arguments, and sliders can be moved."""
+    check_inputs(sliders, given, formulas)
+    if not isinstance(alone, str) or alone not in formulas:
+        raise ValueError(f"one of the bars must be {shown(alone)}, got {shown(list(formulas))}")
+
+
+def check_curves(sliders: Mapping, given: Mapping, formulas: Mapping, along: str, places: Sequence, alone: str) -> None:
+    """Raise ValueError unless each formula finds its arguments, and an axis has places."""
+    check_inputs(sliders, given, formulas)
+    if not isinstance(along, str) or not (along in sliders or along in given):
+        raise ValueError(f"what grows along the axis must be a slider or given, got {shown(along)}")
+    if not isinstance(alone, str):
+        raise ValueError(f"the time alone must be an expression, got {shown(alone)}")
+    check_list("places", places)
+    check_counts(**{f"the_place_number_{i}": place for i, place in enumerate(places)})
+    if not len(set(places)) > 1 or not 1 <= len(formulas) <= len(DASHES):
+        raise ValueError(f"curves need two places or more, and 1 to {len(DASHES)} formulas, got {shown(places)} and "
+                         f"{shown(list(formulas))}")
+
+
+def check_inputs(sliders: Mapping, given: Mapping, formulas: Mapping) -> None:
+    """Raise ValueError unless sliders can be moved, and each formula finds its arguments."""
     for name, things in (("sliders", sliders), ("given", given), ("formulas", formulas)):
         if not isinstance(things, Mapping) or not all(isinstance(key, str) for key in things):
             raise ValueError(f"{name} must be given by name, got {shown(things)}")
@@ -210,21 +323,22 @@ def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) 
         if not slider.low <= slider.start <= slider.high or slider.step <= 0:
             raise ValueError(f"a slider starts between its ends, and has steps above 0, got {shown(slider)}")
     for name in (*sliders, *given):
-        if not name.isidentifier() or name == "longest" or re.fullmatch(r"(bar|words)_\d+", name):
-            raise ValueError(f"{shown(name)} is no name for a slider or for what is given, or stands for a bar already")
-    if isinstance(alone, str) and re.search(r"""['"\\]""", alone):
-        raise ValueError(f"the name of the bar to compare with has no quotes and no backslash, got {shown(alone)}")
-    if not isinstance(alone, str) or alone not in formulas:
-        raise ValueError(f"one of the bars must be {shown(alone)}, got {shown(list(formulas))}")
+        taken = name in ("longest", "alone") or re.fullmatch(r"(bar|words|curve)_\d+", name)
+        if not all(part.isidentifier() for part in name.split(".")) or taken:
+            raise ValueError(f"{shown(name)} is no name for a slider or for what is given, or is taken already")
+    for name in formulas:
+        if re.search(r"""['"\\<>&]""", name):
+            raise ValueError(f"the name of a formula has no quotes, no backslash and no <, > or &, got {shown(name)}")
     check_functions(**formulas)
+    there = {name.partition(".")[0] for name in (*sliders, *given)}
     for name, formula in formulas.items():
         for argument, p in inspect.signature(formula).parameters.items():
-            if p.default is p.empty and argument not in sliders and argument not in given:
+            if p.default is p.empty and argument not in there:
                 raise ValueError(f"{name} asks for {argument}, which is neither a slider nor given")
 
 
 def check_spec(spec: dict) -> dict:
-    """The specification itself; ValueError unless it is one that `bars` gives."""
+    """The specification itself; ValueError unless it is one that `bars` or `curves` gives."""
     if not isinstance(spec, dict) or not {"params", "data", "layer"} <= set(spec):
-        raise ValueError(f"a specification is what bars gives, got {shown(spec)}")
+        raise ValueError(f"a specification is what bars or curves gives, got {shown(spec)}")
     return spec

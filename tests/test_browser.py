@@ -12,7 +12,9 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
+from d2lpar.cost import PUBLISHED, Link, naive_s, ring_s, tree_s
 from d2lpar.models import resnet18
+from d2lpar.scale import double_tree_s, halving_s, nested_s
 from d2lpar.ways import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
 
 pytestmark = pytest.mark.slow
@@ -153,7 +155,7 @@ def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
     page.close()
 
 
-EXPLORERS = ["01_why_gradients_split"]
+EXPLORERS = ["01_why_gradients_split", "03_allreduce"]
 SIGNALS = "names => Object.fromEntries(names.map(name => [name, document.querySelector('div.explorer').view.signal(name)]))"
 
 
@@ -183,6 +185,21 @@ def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site:
         assert f"{1e3 * right[0]:,.1f} ms" in " ".join(explorer.locator("svg.marks text").all_text_contents()) or right[0] < 0.01
 
 
+def test_the_curves_of_the_explorer_are_those_of_the_package(page: Page, site: Path) -> None:
+    explorer = open_explorer(page, site, EXPLORERS[1])
+    inside = PUBLISHED["NVLink 4"].link
+    for values in ((9, 45, 14, 12, 3, 1000), (12, 500, 1, 400, 6, 10), (1, 1, 50, 1, 4, 10_000), (6, 7, 4, 100, 0, 500)):
+        for place, value in zip(("power", "mbytes", "micros", "gbytes", "group", "work"), values):
+            explorer.locator(f"input[name={place}]").fill(str(value))
+        k, size, link = 2**values[0], values[1] * 1e6, Link(values[2] / 1e6, 1e-9 / values[3])
+        trees = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000))
+        right = [naive_s(size, k, link), tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
+                 nested_s(size, k, min(k, 2**values[4]), inside, link)]
+        page.wait_for_function(f"document.querySelector('div.explorer').view.signal('work') === {values[5]}")
+        shown = page.evaluate(SIGNALS, [f"curve_{i}" for i in range(6)])
+        assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=0.01), values  # pieces are rounded
+
+
 def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site)
     for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size", "Home", "16"), ("GB/s of a link, each way", "End", "100")):
@@ -193,10 +210,12 @@ def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, si
     assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
 
 
+@pytest.mark.parametrize("chapter", EXPLORERS)
 @pytest.mark.parametrize("width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
-def test_the_explorer_is_as_wide_as_the_text_and_obeys_the_rules_of_accessibility(browser: Browser, site: Path, width: int, theme: str) -> None:
+def test_the_explorer_is_as_wide_as_the_text_and_obeys_the_rules_of_accessibility(
+        browser: Browser, site: Path, width: int, theme: str, chapter: str) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
-    explorer = open_explorer(page, site)
+    explorer = open_explorer(page, site, chapter)
     column, picture = (page.locator(part).bounding_box() for part in ("div.explorer", "div.explorer svg.marks"))
     assert picture["x"] >= column["x"] - 1 and picture["x"] + picture["width"] <= column["x"] + column["width"] + 1
     assert picture["width"] > 0.9 * column["width"]

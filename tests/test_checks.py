@@ -26,7 +26,7 @@ from d2lpar import checks
 from d2lpar.accumulation import accumulate_gradients
 from d2lpar.audit import audit
 from d2lpar.concise import evaluate_accuracy_gpus
-from d2lpar.cost import Link
+from d2lpar.cost import Link, ring_s
 from d2lpar.devices import run_on_devices
 from d2lpar.explorer import Slider, bars
 from d2lpar.messages import exchange
@@ -69,8 +69,8 @@ INNER = set("""
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_gradients
     scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_same_lengths scratch.check_examples
     ways.Piece ways.Stages ways.check_way ways.check_stages ways.check_micro ways.check_pieces ways.check_spans explorer.Slider explorer.check_bars
-    explorer.check_spec oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
-    cost.check_rounds cost.check_measurements devices.check_num_devices buffers.check_buffers buffers.check_lists
+    explorer.check_curves explorer.check_inputs explorer.check_spec oracle.check_counterparts oracle.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
+    cost.check_rounds cost.check_measurements scale.check_power_of_two scale.check_nodes scale.check_time devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
     published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable
@@ -162,6 +162,8 @@ GOOD: dict[str, Callable[[], dict]] = {
     "explorer.expression": lambda: {"formula": by_data_s, "overlap": "0.5"},
     "explorer.bars": lambda: {"sliders": {"batch": Slider("batch size", 8, 1, 9, 1)}, "given": {"flop": "7", "flops_per_s": "3"},
                               "formulas": {"alone": alone_s}, "alone": "alone"},
+    "explorer.curves": lambda: {"sliders": {"k": Slider("devices", 4, 1, 8, 1)}, "given": {"size_bytes": "7", "link.alpha_s": "2",
+                                "link.beta_s_per_byte": "3"}, "formulas": {"ring": ring_s}, "along": "k", "places": [2, 4], "alone": "5"},
     "explorer.still_of": lambda: {"spec": SPEC},
     "explorer.show_explorer": lambda: {"spec": SPEC},
     "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
@@ -206,8 +208,11 @@ GOOD: dict[str, Callable[[], dict]] = {
     "cost.naive_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
     "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
-    "cost.crossover_bytes": lambda: {"k": 2, "link": Link(1.0, 1.0)},
-    "cost.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "bucket_bytes": 2},
+    "scale.halving_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
+    "scale.double_tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0), "pieces": 2},
+    "scale.nested_s": lambda: {"size_bytes": 3, "k": 4, "per_node": 2, "inside": Link(1.0, 1.0), "between": Link(2.0, 2.0)},
+    "scale.bus_bandwidth": lambda: {"size_bytes": 3, "k": 2, "seconds": 0.5},
+    "scale.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "first_bytes": 1, "cap_bytes": 2},
     "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "common": Link(0.0, 0.0)},
     "cost.fit_link": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0]},
     "replicas.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU], "dim": 0},

@@ -8,8 +8,9 @@ from math import ceil, log2
 import pytest
 from vl_convert import vega_to_svg, vegalite_to_vega
 
-from d2lpar import cost, explorer, plot, ways
-from d2lpar.explorer import Slider, bars, expression, show_explorer, still_of
+from d2lpar import cost, explorer, plot, scale, ways
+from d2lpar.cost import Link
+from d2lpar.explorer import Slider, bars, curves, expression, show_explorer, still_of
 from d2lpar.ways import alone_s, by_data_s
 
 
@@ -120,6 +121,67 @@ def test_a_way_as_fast_as_one_alone_is_said_to_be_so_and_not_faster():
     still, words = still_of(same)
     assert words.endswith("by data: 24.0 ms, as fast as alone.")
     assert [colour in still for colour in explorer.COLORS] == [True, False, False]
+
+
+# Curves
+
+
+PRICES = {"link.alpha_s": "micros / 1e6", "link.beta_s_per_byte": "1e-9 / gbytes"}
+LINK = Link(14e-6, 1 / 12e9)
+
+
+def curves_of(**changes):
+    made = {"sliders": {"power": Slider("devices: 2 to the power of", 9, 1, 12, 1), "micros": Slider("us", 14, 1, 50, 1),
+                        "gbytes": Slider("GB/s", 12, 1, 400, 1)},
+            "given": {"k": "pow(2, power)", "size_bytes": "45e6", "per_node": "min(k, 8)", "pieces": "16", **PRICES,
+                      "between.alpha_s": "micros / 1e6", "between.beta_s_per_byte": "1e-9 / gbytes",
+                      "inside.alpha_s": "2e-6", "inside.beta_s_per_byte": "1e-11"},
+            "formulas": {"ring": cost.ring_s, "tree": cost.tree_s, "halving": scale.halving_s, "two trees": scale.double_tree_s,
+                         "near first": scale.nested_s},
+            "along": "k", "places": [2**i for i in range(1, 13)], "alone": "2"}
+    return curves(**{**made, **changes})
+
+
+def test_a_price_of_a_link_is_given_as_an_expression_of_its_own():
+    numbers = {"k": 64, "size_bytes": 45e6, "micros": 14, "gbytes": 12}
+    text = expression(cost.ring_s, **PRICES)
+    assert computed(text, **numbers) == pytest.approx(cost.ring_s(45e6, 64, LINK), rel=1e-12)
+    with pytest.raises(ValueError, match=r"how to compute link.beta_s_per_byte"):
+        expression(cost.ring_s, **{"link.alpha_s": "1"})
+
+
+def test_the_words_of_curves_are_the_numbers_of_the_functions():
+    still, words = still_of(curves_of())
+    seconds = {"ring": cost.ring_s(45e6, 512, LINK), "tree": cost.tree_s(45e6, 512, LINK), "halving": scale.halving_s(45e6, 512, LINK),
+               "two trees": scale.double_tree_s(45e6, 512, LINK, 16), "near first": scale.nested_s(45e6, 512, 8, Link(2e-6, 1e-11), LINK)}
+    expected = [f"{name}: {float(f'{1e3 * s:.3g}'):g} ms, speed-up {float(f'{2 / (2 / 512 + s):.3g}'):g}" for name, s in seconds.items()]
+    assert words == "Curves at devices: 2 to the power of: 9; us: 14; GB/s: 12. " + "; ".join(expected) + "."
+    assert "512 devices" in still
+
+
+def test_each_curve_has_the_values_of_its_function_along_the_axis():
+    values = {}
+    for row in curves_of()["transform"]:
+        values[row["as"]] = [computed(row["calculate"].replace("datum.k", str(k)), size_bytes=45e6, micros=14, gbytes=12, alone=2000)
+                             for k in (2, 64, 4096)]
+    for i, formula in enumerate((cost.ring_s, cost.tree_s, scale.halving_s)):
+        assert values[f"curve_{i}"] == pytest.approx([1e3 * formula(45e6, k, LINK) for k in (2, 64, 4096)], rel=1e-12)
+    nested = [1e3 * scale.nested_s(45e6, k, min(k, 8), Link(2e-6, 1e-11), LINK) for k in (2, 64, 4096)]
+    assert values["curve_4"] == pytest.approx(nested, rel=1e-12) and values["share"] == pytest.approx([1000, 2000 / 64, 2000 / 4096])
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"along": "n"}, "along the axis must be a slider or given, got 'n'"),
+    ({"places": [2]}, "two places or more"),
+    ({"places": [2, 0]}, "whole number of at least 1, got 0"),
+    ({"alone": 2}, "must be an expression, got 2"),
+    ({"given": {"k": "pow(2, power)", "size_bytes": "1"}, "formulas": {"ring": cost.ring_s}}, "ring asks for link"),
+    ({"formulas": {"a < b": cost.ring_s}}, "no quotes"),
+    ({"formulas": {}}, "1 to 6 formulas"),
+])
+def test_curves_that_cannot_be_drawn_are_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        curves_of(**changes)
 
 
 def test_on_a_page_it_is_a_specification_with_a_still_picture_and_words(monkeypatch):

@@ -17,9 +17,9 @@ const slider = (param, id, moved) => {
   return row;
 };
 
-// The words of all bars, for who hears the page; said when a slider has come to rest.
-const said = (view, spec) => spec.data.values
-  .map(({ bar, name }) => `${name}: ${view.signal(`words_${bar}`)}`).join("; ");
+// The words of all bars or curves, for who hears the page; said when a slider has come to rest.
+const said = (view, spec) => (spec.usermeta?.names ?? spec.data.values.map(({ name }) => name))
+  .map((name, i) => `${name}: ${view.signal(`words_${i}`)}`).join("; ");
 
 const explore = async (holder, place) => {
   const spec = JSON.parse(holder.textContent);

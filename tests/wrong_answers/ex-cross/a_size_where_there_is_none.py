@@ -1,5 +1,5 @@
-"""Where the bus is as slow as the link, the ring is never faster."""
+"""Where the common road is as slow as the link, the ring is never faster."""
 
 
-def ring_from(k, link, bus):
-    return (k - 1) * bus.alpha_s / abs(link.beta_s_per_byte - bus.beta_s_per_byte + 1e-30)
+def ring_from(k, link, common):
+    return (k - 1) * common.alpha_s / abs(link.beta_s_per_byte - common.beta_s_per_byte + 1e-30)

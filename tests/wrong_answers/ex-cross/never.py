@@ -1,5 +1,5 @@
-"""There is a size from which on the ring is faster, if the bus is fast enough."""
+"""There is a size from which on the ring is faster, if the common road is fast enough."""
 
 
-def ring_from(k, link, bus):
+def ring_from(k, link, common):
     return float("inf")
