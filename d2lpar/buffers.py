@@ -92,6 +92,21 @@ def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor,
             x.copy_(copy.view_as(x))
 
 
+def as_arrays(tensors: Sequence[Tensor]) -> list[np.ndarray] | list[Tensor]:
+    """NumPy arrays in the same memory, if NumPy can add all of `tensors` fast; otherwise the tensors themselves.
+
+    It cannot reach a GPU, knows no bfloat16 and no views that are conjugated when they are read, and adds float16 one
+    by one. What NumPy writes autograd does not notice, unless `torch.autograd.graph.increment_version` tells it.
+    """
+    check_tensors("tensors", tensors)
+    if any(x.dtype == torch.float16 for x in tensors):
+        return list(tensors)
+    try:
+        return [x.detach().numpy() for x in tensors]
+    except (TypeError, RuntimeError):  # has no such numbers; must not read them as they are
+        return list(tensors)
+
+
 def why_not_written(x: Tensor) -> str:
     """What forbids to write `x` in place, as the end of a sentence; "" if nothing does."""
     if not isinstance(x, Tensor):

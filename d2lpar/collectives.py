@@ -11,15 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
-from d2lpar.buffers import check_buffers, check_lists, cut
+from d2lpar.buffers import as_arrays, check_buffers, check_lists, cut
 from d2lpar.devices import ALL_CORES, run_on_devices
 from d2lpar.interrupts import uninterrupted
 from d2lpar.messages import deliver, exchange
 
-BLOCK_BYTES = 2**20  # of a buffer, so that the blocks of a few devices fit into a core's cache
+BLOCK_BYTES = 3 * 2**17  # of a buffer: small beside a core's cache, long beside a call of Python
 
 
 @uninterrupted()
@@ -120,22 +122,26 @@ def allreduce_blocks(data: Sequence[Tensor]) -> None:
     check_buffers(data)
     length = BLOCK_BYTES // data[0].element_size()
     with cut(data, 1) as whole:
-        blocks = list(zip(*(x.split(length) for [x] in whole)))
+        buffers = as_arrays([x for [x] in whole])
+        starts = range(0, len(buffers[0]), length)
+        blocks = [[x[i : i + length] for x in buffers] for i in starts]
         workers = min(len(data), ALL_CORES)
         run_on_devices(sum_blocks, [blocks[w::workers] for w in range(workers)])
+    increment_version(data)  # autograd does not see what NumPy writes
 
 
-def sum_blocks(blocks: Sequence[Sequence[Tensor]]) -> None:
+def sum_blocks(blocks: Sequence[Sequence[Tensor | np.ndarray]]) -> None:
     """Allreduce each of `blocks`; a block is a list of pieces, one from each rank.
 
     Taught in: notebooks/03_allreduce.ipynb
     """
-    for pieces in blocks:
-        last = len(pieces) - 1
-        for rank in range(last):  # the sum is passed along, into a piece just read
-            deliver(rank, rank + 1, pieces[rank], pieces[rank + 1], add=True)
-        for rank in reversed(range(last)):  # back to those that are still in cache
-            deliver(last, rank, pieces[last], pieces[rank], add=False)
+    with np.errstate(all="ignore"):  # of infinities NumPy warns, PyTorch does not
+        for pieces in blocks:
+            others = range(1, len(pieces))
+            for rank in others:
+                deliver(rank, 0, pieces[rank], pieces[0], add=True)
+            for rank in reversed(others):  # those first that were in use last
+                deliver(0, rank, pieces[0], pieces[rank], add=False)
 
 
 @uninterrupted()

@@ -167,7 +167,7 @@ def test_it_is_found_with_the_numbers_that_people_try_first(k):
 
 
 def test_messages_without_rounds_are_refused_in_words():
-    with pytest.raises(AuditError, match="messages in rounds, but one from rank 0 to rank 1 was sent without a round"):
+    with pytest.raises(AuditError, match="messages in rounds, but one from rank 1 to rank 0 was sent without a round"):
         audit(allreduce_blocks, buffers(3))
     with pytest.raises(AuditError, match="from rank 1 to rank 0"):
         audit(lambda data: deliver(1, 0, data[1], data[0], add=True), buffers(2))

@@ -167,6 +167,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "explorer.still_of": lambda: {"spec": SPEC},
     "explorer.show_explorer": lambda: {"spec": SPEC},
     "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
+    "buffers.as_arrays": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
     "audit.audit": buffers,

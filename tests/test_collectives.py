@@ -9,12 +9,14 @@ import threading
 from functools import partial
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lpar import collectives, museum, run_on_devices, try_devices
+from d2lpar.buffers import as_arrays
 from d2lpar.collectives import (
     all_gather,
     allreduce,
@@ -331,6 +333,47 @@ def test_one_device_keeps_its_bits_and_sends_nothing(algorithm, layout):
         assert (meter.messages, meter.num_rounds) == ([], 0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int16])
+def test_blocks_have_the_bits_of_allreduce_also_in_dtypes_that_numpy_adds_slowly_or_not_at_all(dtype):
+    data, expected = Case(3, (50,), dtype).buffers(), Case(3, (50,), dtype).buffers()
+    with small_blocks():
+        allreduce_blocks(data)
+    allreduce(expected)
+    assert all(same_bits(x, y) for x, y in zip(data, expected))
+
+
+@pytest.mark.parametrize("view", [torch.Tensor.conj, lambda x: x.conj().imag], ids=["conjugated", "negated"])
+def test_blocks_of_views_that_are_conjugated_or_negated_when_they_are_read(view):
+    data = [torch.arange(20) * (1 + 2j) * rank for rank in range(3)]
+    expected = sum(view(x).clone() for x in data)
+    mixed = [view(data[0]), view(data[1]), view(data[2]).clone()]  # the last one is an ordinary tensor
+    with small_blocks():
+        allreduce_blocks(mixed)
+    assert all(torch.equal(x, expected) for x in mixed)
+
+
+def test_blocks_whose_sum_is_too_large_for_its_dtype_warn_of_nothing():
+    for data in ([torch.full((3,), 3e38), torch.full((3,), 3e38)], [torch.tensor([float("nan")]), torch.tensor([1e-45])]):
+        allreduce_blocks(data)
+
+
+def test_autograd_notices_that_blocks_have_overwritten_what_it_needs():
+    w, x = torch.ones(3, requires_grad=True), torch.ones(3)
+    loss = (w * x).sum()
+    allreduce_blocks([x, torch.ones(3)])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_arrays_lie_in_the_memory_of_the_tensors_and_are_given_for_all_of_them_or_none():
+    x, half = torch.zeros(3), torch.zeros(3, dtype=torch.float16)
+    [array] = as_arrays([x])
+    array += 1
+    assert isinstance(array, np.ndarray) and x.tolist() == [1, 1, 1]
+    for other in (half, half.bfloat16(), torch.zeros(3, dtype=torch.complex64).conj()):
+        assert [a is b for a, b in zip(as_arrays([x, other]), [x, other])] == [True, True]
+
+
 # After which messages
 
 
@@ -356,7 +399,7 @@ def test_a_meter_changes_no_bit(algorithm, case):
         with Meter(try_devices(case.ranks)) as meter:
             algorithm(on)
     assert all(same_bits(x, y) for x, y in zip(off, on))
-    assert bool(meter.messages) == (case.ranks > 1)
+    assert bool(meter.messages) == (case.ranks > 1) or case.length == 0  # of nothing there is no block
 
 
 @pytest.mark.parametrize("ranks, cores, threads", [(8, 3, 3), (2, 3, 2), (5, 1, 1)])

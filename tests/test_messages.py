@@ -3,6 +3,7 @@
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -134,6 +135,17 @@ def test_the_same_arrives_with_a_meter_and_without(add, expected):
     with Meter(try_devices(2)):
         deliver(0, 1, torch.ones(1), on, add=add)
     assert off.item() == on.item() == expected
+
+
+@pytest.mark.parametrize("add, expected", [(True, [2.0, 6.0]), (False, [1.0, 4.0])])
+def test_arrays_are_delivered_and_counted_as_tensors_are(add, expected):
+    x = np.array([1.0, 4.0])
+    off, on = np.array([1.0, 2.0]), np.array([1.0, 2.0])
+    deliver(0, 1, x, off, add=add)
+    with Meter(try_devices(2)) as meter:
+        deliver(0, 1, x, on, add=add)
+    assert off.tolist() == on.tolist() == expected
+    assert (meter.messages, len(meter.spans)) == ([Message(0, 1, 16, None)], 1)
 
 
 def test_a_meter_counts_only_inside_its_block_and_goes_on_where_it_stopped():

@@ -89,7 +89,7 @@ def on_this_rank(rank: int, makers: Makers) -> dict[str, Case]:
 def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
     """Allreduce of `numel` float32 `calls` times, by each algorithm and between the processes, and one pass in place.
 
-    The pass reads and writes all k buffers once, which is the least that an allreduce in one memory has to do.
+    The pass reads and writes all k buffers once, as an allreduce in one memory would that did nothing twice.
     """
     devices, pattern = try_devices(k), _pattern(numel)
 
