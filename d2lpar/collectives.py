@@ -81,8 +81,8 @@ def reduce_scatter(data: Sequence[Tensor]) -> None:
     check_buffers(data)
     k = len(data)
     with cut(data, k) as chunks:
-        for step in range(k - 1):
-            moves = [(r, (r + 1) % k, (r - step - 1) % k) for r in range(k)]
+        for step in range(1, k):
+            moves = [(r, (r + 1) % k, (r - step) % k) for r in range(k)]
             exchange(chunks, moves, add=True)
 
 
@@ -96,7 +96,7 @@ def all_gather(data: Sequence[Tensor]) -> None:
     check_buffers(data)
     k = len(data)
     with cut(data, k) as chunks:
-        for step in range(k - 1):
+        for step in range(k, 2 * k - 1):  # as reduce_scatter has left off
             moves = [(r, (r + 1) % k, (r - step) % k) for r in range(k)]
             exchange(chunks, moves, add=False)
 

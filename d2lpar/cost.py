@@ -34,11 +34,11 @@ class Published(NamedTuple):
     source: str
 
 
-# NCCL 2.20.3, src/graph/tuning.cc: hwLat of Ring, and for LL a fourth of the bandwidth, at most llMaxBws
+# NCCL 2.27.7, src/graph/tuning.cc: hwLat of Ring, and for LL half of the bandwidth, at most llMaxBws
 PUBLISHED = {
-    "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 87.7e9), "18 links of 20.6 GB/s"),
-    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 6e9), "16 lanes of 1.5 GB/s"),
-    "100 Gb/s network": Published(Link(14.0e-6, 1 / 12e9), Link(2.7e-6, 1 / 3e9), "12 GB/s of 12.5"),
+    "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 141e9), "18 links of 20.6 GB/s"),
+    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 12e9), "16 lanes of 1.5 GB/s"),
+    "100 Gb/s network": Published(Link(14.0e-6, 1 / 12e9), Link(2.7e-6, 1 / 6e9), "12 GB/s of 12.5"),
 }
 
 

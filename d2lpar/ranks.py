@@ -23,8 +23,9 @@ def rank_device() -> torch.device:
 def ring_allreduce(x: Tensor, direction: int = 1) -> None:
     """Put the sum over all ranks into every rank's `x`, in place, by a ring.
 
-    Every rank calls it, with tensors of one shape and dtype; direction -1 sends to the
-    rank before. The bits are those of `allreduce_ring`. Blocks until the sum is there.
+    Every rank calls it, with tensors of one shape and dtype. The bits are those of
+    `allreduce_ring`; direction -1 sends to the rank before, and gives others.
+    Blocks until the sum is there.
     Taught in: notebooks/03_allreduce.ipynb
     """
     check_message(x, direction)

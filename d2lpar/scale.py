@@ -39,7 +39,21 @@ def double_tree_s(size_bytes: float, k: int, link: Link, pieces: int) -> float:
     return rounds * (link.alpha_s + size_bytes / (2 * pieces) * link.beta_s_per_byte)
 
 
-def nested_s(
+def nested_ring_s(
+    size_bytes: float, k: int, per_node: int, inside: Link, between: Link
+) -> float:
+    """Seconds around rings: one in each node, then between the nodes, and back.
+
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    check_nodes(size_bytes, k, per_node, inside, between)
+    share, nodes = size_bytes / per_node, k / per_node
+    near_s = (per_node - 1) * (inside.alpha_s + share * inside.beta_s_per_byte)
+    far_s = (nodes - 1) * (between.alpha_s + share / nodes * between.beta_s_per_byte)
+    return 2 * (near_s + far_s)
+
+
+def nested_halving_s(
     size_bytes: float, k: int, per_node: int, inside: Link, between: Link
 ) -> float:
     """Seconds for halving and doubling, first inside nodes, then between them.
