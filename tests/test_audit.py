@@ -1,6 +1,7 @@
 """Tests of d2lpar.audit: what goes from rank to rank by messages passes, and what goes past them is found."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 import torch
@@ -289,10 +290,8 @@ def test_a_later_run_may_resize_the_tensors_and_the_data_are_still_put_back(run)
     data = [whole[::2], *buffers(3)[1:]]
     alone[0] = torch.arange(20.0)[::2]
     allreduce_ring(alone)
-    try:
+    with suppress(AuditError, RuntimeError):
         audit(resizes, data)
-    except (AuditError, RuntimeError):
-        pass
     assert [x.shape for x in data] == [(10,)] * 3 and data[0].data_ptr() == whole.data_ptr() and data[0].stride() == (2,)
     assert all(torch.equal(x, y) for x, y in zip(data, alone)) and whole[1::2].tolist() == [*range(1, 20, 2)]
 
