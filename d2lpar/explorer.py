@@ -141,7 +141,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
 
     Args:
         sliders: by the name that stands for their value in formulas and in what is given.
-        given: further arguments of formulas by name, as expressions of Vega; "[3, 5][k - 1]" is a table.
+        given: further arguments of formulas by name, as expressions of Vega, of sliders and of what is given before;
+            "[3, 5][k - 1]" is a table.
         formulas: by the name of the bar, functions that give seconds; each argument is a slider's, a given one, or
             keeps its default.
         alone: the name of the bar that all others are compared with.

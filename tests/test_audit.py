@@ -229,7 +229,31 @@ def with_more_rounds_each_time():
     return longer
 
 
-@pytest.mark.parametrize("made", [with_error_feedback, with_a_generator_of_its_own, with_more_rounds_each_time],
+def with_a_count_that_is_added_at_the_end():
+    runs = []
+
+    def counting(data):
+        runs.append(1)
+        allreduce_ring(data)
+        for x in data:
+            x += len(runs)
+
+    return counting
+
+
+def with_a_count_that_is_only_sent():
+    runs = []
+
+    def counting(data):
+        runs.append(1)
+        allreduce_ring(data)
+        exchange([[torch.tensor([len(runs)])] for _ in data], [(0, 1, 0)], add=True)
+
+    return counting
+
+
+@pytest.mark.parametrize("made", [with_error_feedback, with_a_generator_of_its_own, with_more_rounds_each_time,
+                                  with_a_count_that_is_added_at_the_end, with_a_count_that_is_only_sent],
                          ids=lambda made: made.__name__)
 def test_an_algorithm_that_is_another_in_a_second_run_is_not_accused_of_reading(made):
     data, alone = buffers(3), buffers(3)
