@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from IPython.display import display
+from matplotlib.colors import to_hex
 
 from d2lpar.checks import check_counts, check_functions, check_list, is_number, shown
 from d2lpar.plot import in_notebook, rank_style
@@ -241,7 +242,7 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
     curve = {"field": "curve", "type": "nominal", "legend": {
         "title": None, "orient": "bottom", "offset": 6, "columns": 1, "labelExpr": f"{label} : ''",
         "labelLimit": 400, "labelFontSize": 11, "symbolType": "stroke", "symbolSize": 250}}
-    colors = [rank_style(i)["color"] for i in range(len(names))]
+    colors = [to_hex(rank_style(i)["color"]) for i in range(len(names))]  # Vega knows no triples
     on_curve, on_share = ({"x": x, "y": {**y, "field": field}} for field in ("value", "share"))
     here = {"x": {"datum": {"expr": along}, "type": "quantitative"}}
     devices = {"value": {"expr": f"format({along}, ',d') + ' devices'"}}

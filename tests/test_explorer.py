@@ -164,6 +164,12 @@ def test_the_words_of_curves_are_the_numbers_of_the_functions():
     assert "512 devices" in still
 
 
+def test_each_curve_is_drawn_in_a_colour_of_its_own_that_a_browser_knows():
+    still, _ = still_of(curves_of())
+    drawn = re.findall(r'<path aria-label="k: 2; value: [^>]* stroke="([^"]*)"', still)
+    assert len(set(drawn)) == len(drawn) == 5 and all(re.fullmatch("#[0-9a-f]{6}", color) for color in drawn), drawn
+
+
 def test_each_curve_has_the_values_of_its_function_along_the_axis():
     values = {}
     for row in curves_of()["transform"]:
