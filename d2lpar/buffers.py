@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,8 +21,9 @@ from d2lpar.checks import check_counts, check_list, check_tensors, shown
 def check_buffers(data: Sequence[Tensor]) -> None:
     """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
 
-    Wanted: at least one tensor, one shape, one dtype, no two buffers that share memory (nor one that shares memory
-    with itself, as an expanded tensor does), and none that autograd or inference mode forbids to write.
+    Wanted: at least one tensor, one shape, one dtype of which there are sums, no two buffers that share memory (nor
+    one that shares memory with itself, as an expanded tensor does), and none that autograd or inference mode forbids
+    to write.
     """
     check_list("data", data)
     if len(data) == 0:
@@ -81,7 +83,7 @@ def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
 def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor, ...]]]:
     """For each buffer, flattened, the list of its chunks, of sizes that differ by at most one element.
 
-    The chunks are views. Only a buffer with gaps in memory is copied, and written back at the end of the block.
+    The chunks are views. Only a buffer that is not contiguous is copied, and written back at the end of the block.
     """
     check_tensors("data", data)
     check_counts(num_chunks=num_chunks)
@@ -115,6 +117,8 @@ def why_not_written(x: Tensor) -> str:
         return f"is a {x.layout} tensor on {x.device}: a buffer needs all its values in memory"
     if x.dtype == torch.bool:
         return "holds truth values, which have no sum"
+    if not _has_sums(x.dtype):
+        return f"holds {x.dtype}, of which there are no sums"
     if _overlaps_itself(x):
         return "is an expanded tensor: several of its elements are one place in memory"
     if x.requires_grad and torch.is_grad_enabled():
@@ -122,6 +126,15 @@ def why_not_written(x: Tensor) -> str:
     if x.is_inference() and not torch.is_inference_mode_enabled():
         return "was made in inference mode: outside of it nothing may write into it"
     return ""
+
+
+@cache
+def _has_sums(dtype: torch.dtype) -> bool:
+    try:
+        torch.ones(1, dtype=dtype).add_(1)
+    except RuntimeError:  # is not implemented
+        return False
+    return True
 
 
 def _overlaps_itself(x: Tensor) -> bool:

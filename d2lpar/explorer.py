@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from IPython.display import display
+from matplotlib.colors import to_hex
 
 from d2lpar.checks import check_counts, check_functions, check_list, is_number, shown
 from d2lpar.plot import in_notebook, rank_style
@@ -25,6 +26,16 @@ WIDTH = 560  # pixels of the still picture, and in JupyterLab
 ROW = 44  # pixels for each bar
 COLORS = ("#8a8a8a", "#5b8c1a", "#8b1a1a")  # of bars like the one to compare with, of faster, of slower: no rank's
 DASHES = ([1, 0], [8, 3], [3, 2], [12, 3, 3, 3], [16, 6], [6, 2, 2, 2])  # of curves
+RANGE_MS = [1e-3, 5e4]  # of the axis beside curves
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
+_TAKEN = frozenset("""
+datum event item group parent signal width height padding autosize background cursor unit child true false null this
+NaN E LN2 LN10 LOG2E LOG10E MAX_VALUE MIN_VALUE PI SQRT1_2 SQRT2 isArray isBoolean isDate isDefined isNumber isObject
+isString isValid isNaN isFinite abs acos asin atan atan2 ceil clamp cos exp floor hypot log max min pow random round
+sign sin sqrt tan length extent lerp span sort sequence slice reverse join indexof lastindexof inrange pluck replace
+split substring trim truncate upper lower pad format toBoolean toDate toNumber toString now time date data domain
+range scale if test in alone longest share value key curve kind
+""".split())  # names of Vega's, and of the pictures' own
 _SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _CALLS = {"min": "min({})", "max": "max({})", "ceil": "ceil({})", "abs": "abs({})", "log2": "(log({}) / LN2)"}
@@ -131,7 +142,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
 
     Args:
         sliders: by the name that stands for their value in formulas and in what is given.
-        given: further arguments of formulas by name, as expressions of Vega; "[3, 5][k - 1]" is a table.
+        given: further arguments of formulas by name, as expressions of Vega, of sliders and of what is given before;
+            "[3, 5][k - 1]" is a table.
         formulas: by the name of the bar, functions that give seconds; each argument is a slider's, a given one, or
             keeps its default.
         alone: the name of the bar that all others are compared with.
@@ -211,8 +223,7 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
     params.append({"name": "alone", "expr": f"({alone}) * 1000"})
     for i, formula in enumerate(formulas.values()):
         told = _told(formula, sliders, given)
-        in_place = {name: re.sub(rf"\b{along}\b", there, given.get(name, name)) for name in told}
-        in_place |= {along: there} if along in told else {}
+        in_place = {name: _at(there, along, given[name] if "." in name else name, given) for name in told}
         columns.append({"calculate": f"{expression(formula, **in_place)} * 1000", "as": f"curve_{i}"})
         params.append({"name": f"curve_{i}", "expr": f"{expression(formula, **told)} * 1000"})
         params.append({"name": f"words_{i}", "expr":
@@ -224,14 +235,14 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
          "axis": {"title": "number of devices", "values": list(places), "format": ",d", "labelOverlap": True,
                   "labelSeparation": 8, **fonts},
          "scale": {"type": "log", "base": 2, "domain": [min(places), max(places)], "nice": False}}
-    y = {"type": "quantitative", "scale": {"type": "log", "domain": [0.05, 50000], "nice": False},
-         "axis": {"title": "time (ms)", "values": [10.0**i for i in range(-1, 5)], "format": ",~g", **fonts,
+    y = {"type": "quantitative", "scale": {"type": "log", "domain": RANGE_MS, "nice": False},
+         "axis": {"title": "time (ms)", "values": [10.0**i for i in range(-3, 5)], "format": ",~g", **fonts,
                   "titleAngle": 0, "titleAlign": "left", "titleX": -40, "titleY": -10}}
     label = " : ".join(f"datum.value == {i} ? '{name}: ' + words_{i}" for i, name in enumerate(names))
     curve = {"field": "curve", "type": "nominal", "legend": {
         "title": None, "orient": "bottom", "offset": 6, "columns": 1, "labelExpr": f"{label} : ''",
         "labelLimit": 400, "labelFontSize": 11, "symbolType": "stroke", "symbolSize": 250}}
-    colors = [rank_style(i)["color"] for i in range(len(names))]
+    colors = [to_hex(rank_style(i)["color"]) for i in range(len(names))]  # Vega knows no triples
     on_curve, on_share = ({"x": x, "y": {**y, "field": field}} for field in ("value", "share"))
     here = {"x": {"datum": {"expr": along}, "type": "quantitative"}}
     devices = {"value": {"expr": f"format({along}, ',d') + ' devices'"}}
@@ -264,6 +275,16 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
     }
 
 
+def _at(there: str, along: str, text: str, given: Mapping[str, str]) -> str:
+    """An expression in terms of sliders, and in the place `there` of the axis: what is given is put in its place."""
+    def placed(name: re.Match) -> str:
+        if name[0] == along:
+            return there
+        return f"({_at(there, along, given[name[0]], given)})" if name[0] in given else name[0]
+
+    return _NAME.sub(placed, text)
+
+
 def show_explorer(spec: dict) -> None:
     """Put a specification on the page, with a still picture for where no script runs, and words for who sees neither.
 
@@ -284,9 +305,12 @@ def still_of(spec: dict) -> tuple[str, str]:
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
     start = "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in sliders)
     if names := spec.get("usermeta", {}).get("names"):
-        found = re.findall(f">((?:{'|'.join(map(re.escape, names))}): [\\d.,]+ ms[^<]*)</text>", still)
+        found = re.findall(f">((?:{'|'.join(map(re.escape, names))}): [\\d.,]*[1-9][\\d.,]* ms[^<]*)</text>", still)
+        if len(found) < len(names):
+            raise ValueError(f"at {start} only {len(found)} of {len(names)} curves have a time above 0, which a "
+                             "logarithmic axis needs")
         return still, f"Curves at {start}. {'; '.join(found)}."
-    found = re.findall(r">([\d.,]+ ms[^<]*)</text>", still)
+    found = re.findall(r">([-\u2212]?[\d.,]+ ms[^<]*)</text>", still)
     return still, (f"Bars at {start}. "
                    + "; ".join(f"{row['name']}: {text}" for row, text in zip(spec["data"]["values"], found)) + ".")
 
@@ -305,6 +329,8 @@ def check_curves(sliders: Mapping, given: Mapping, formulas: Mapping, along: str
         raise ValueError(f"what grows along the axis must be a slider or given, got {shown(along)}")
     if not isinstance(alone, str):
         raise ValueError(f"the time alone must be an expression, got {shown(alone)}")
+    if along in _NAME.findall(_at(along, along, alone, given)):
+        raise ValueError(f"the time alone is that of one device, and cannot depend on {along}, got {shown(alone)}")
     check_list("places", places)
     check_counts(**{f"the_place_number_{i}": place for i, place in enumerate(places)})
     if not len(set(places)) > 1 or not 1 <= len(formulas) <= len(DASHES):
@@ -323,9 +349,16 @@ def check_inputs(sliders: Mapping, given: Mapping, formulas: Mapping) -> None:
         if not slider.low <= slider.start <= slider.high or slider.step <= 0:
             raise ValueError(f"a slider starts between its ends, and has steps above 0, got {shown(slider)}")
     for name in (*sliders, *given):
-        taken = name in ("longest", "alone") or re.fullmatch(r"(bar|words|curve)_\d+", name)
+        taken = name in _TAKEN or re.fullmatch(r"(bar|words|curve)_\d+", name)
         if not all(part.isidentifier() for part in name.split(".")) or taken:
             raise ValueError(f"{shown(name)} is no name for a slider or for what is given, or is taken already")
+    later = set(given)
+    for name, value in given.items():
+        if not isinstance(value, str) or name in sliders:
+            raise ValueError(f"{name} must be given as an expression, and be no slider, got {shown(value)}")
+        if late := sorted(later & set(_NAME.findall(value))):
+            raise ValueError(f"{name} is given by {late[0]}, which is not given before it, in {shown(value)}")
+        later.remove(name)
     for name in formulas:
         if re.search(r"""['"\\<>&]""", name):
             raise ValueError(f"the name of a formula has no quotes, no backslash and no <, > or &, got {shown(name)}")

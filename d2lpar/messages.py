@@ -66,6 +66,11 @@ class Meter:
                 raise ValueError(f"rank {rank} sends or receives, but the meter was made for {self._num_ranks} "
                                  f"device{'s' * (self._num_ranks != 1)}, and would not count it")
 
+    def check_round(self, number: int | None) -> None:
+        """Raise ValueError unless the round has begun, or is none."""
+        if number is not None and number not in range(self.num_rounds):
+            raise ValueError(f"{shown(number)} is no round: the meter has begun {self.num_rounds}, counted from 0")
+
     def begin_round(self) -> int:
         """Count one more round, and give its number."""
         self.num_rounds += 1
@@ -77,10 +82,10 @@ class Meter:
 
     @contextmanager
     def receiving(self, message: Message, what: str, device: torch.device) -> Generator[None]:
-        """Count the message, and time the block that takes it in on `device`."""
-        self.messages.append(message)
+        """Time the block that takes the message in on `device`, and then count it."""
         with self._watch(message.target, what, device):
             yield
+        self.messages.append(message)
 
     @property
     def sent_bytes(self) -> list[int]:
@@ -140,16 +145,29 @@ def deliver(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.
             *, add: bool, round: int | None = None) -> None:
     """Add `x` to `into`, or copy it there, in the calling thread; a meter counts it.
 
-    Tensors, or NumPy arrays in a CPU's memory: their calls cost less.
+    Tensors, or NumPy arrays in a CPU's memory: their calls cost less. Raises
+    ValueError, before anything is changed, for two shapes, a rank that is none, or a
+    round that the meter has not begun.
     """
+    _check_delivery(source, target, x, into)
     if meter := Meter.on:
         meter.check_ranks(source, target)
+        meter.check_round(round)
         message = Message(source, target, x.nbytes, round)
         x, device = meter.carry(message, torch.as_tensor(x)), torch.as_tensor(into).device
         with meter.receiving(message, "add" if add else "copy", device):
             _take_in(x, into, add)
     else:
         _take_in(x, into, add)
+
+
+def _check_delivery(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.ndarray) -> None:
+    if not type(source) is type(target) is int:
+        raise ValueError(f"a message goes from rank to rank, got {shown(source)} and {shown(target)}")
+    if not (isinstance(x, Tensor | np.ndarray) and isinstance(into, Tensor | np.ndarray)):
+        raise ValueError(f"a message brings a tensor or an array into another, got {shown(x)} and {shown(into)}")
+    if x.shape != into.shape:
+        raise ValueError(f"shape {tuple(x.shape)} does not fit into {tuple(into.shape)}")
 
 
 def _take_in(x: Tensor | np.ndarray, into: Tensor | np.ndarray, add: bool) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from d2lpar.buffers import cut
 from d2lpar.collectives import allreduce_ring
 from d2lpar.messages import exchange
 
@@ -52,28 +51,6 @@ def allreduce_rank_0(data: list[Tensor]) -> None:
         data[i] = data[0].to(data[i].device)
 
 
-def allreduce_whole(data: Sequence[Tensor]) -> None:
-    """Wrong: it sends the whole buffer, of which the neighbour uses one chunk.
-
-    Ours; as many bytes as in the published solution of a course.
-    Source: ARENA, 2026.
-    Taught in: notebooks/03_allreduce.ipynb
-    """
-    k = len(data)
-    scratch = [[torch.empty_like(x)] for x in data]
-    moves = [(r, (r + 1) % k, 0) for r in range(k)]
-    with cut(data, 1) as whole, cut(data, k) as chunks:
-        for step in range(2 * (k - 1)):
-            exchange(whole, moves, add=False, into=scratch)
-            for source, target, _ in moves:
-                c = (source - step - 1) % k  # the chunk that a ring would send
-                arrived = scratch[target][0].tensor_split(k)[c]
-                if step < k - 1:
-                    chunks[target][c].add_(arrived)
-                else:
-                    chunks[target][c].copy_(arrived)
-
-
 def allreduce_passing(data: Sequence[Tensor]) -> None:
     """Wrong: it sends whole buffers on, and each rank adds to its own what passes by.
 
@@ -89,6 +66,25 @@ def allreduce_passing(data: Sequence[Tensor]) -> None:
         exchange(passing, moves, add=False, into=arrived)
         for x, (new,) in zip(data, arrived):
             x.add_(new)
+        passing, arrived = arrived, passing
+
+
+def allreduce_whole(data: Sequence[Tensor]) -> None:
+    """Wrong: whole buffers go round, and then whole sums, which all ranks have already.
+
+    Published in a course, as the solution of an exercise.
+    Source: ARENA, 2026.
+    Taught in: notebooks/03_allreduce.ipynb
+    """
+    allreduce_passing(data)
+    k = len(data)
+    passing = [[x.clone()] for x in data]
+    arrived = [[torch.empty_like(x)] for x in data]
+    moves = [(r, (r + 1) % k, 0) for r in range(k)]
+    for _ in range(k - 1):
+        exchange(passing, moves, add=False, into=arrived)
+        for x, (new,) in zip(data, arrived):
+            x.copy_(new)
         passing, arrived = arrived, passing
 
 

@@ -1,6 +1,7 @@
 """Tests of d2lpar.audit: what goes from rank to rank by messages passes, and what goes past them is found."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 import torch
@@ -179,6 +180,149 @@ def test_messages_that_depend_on_the_numbers_are_refused_in_words():
 
     with pytest.raises(AuditError, match="with other numbers other messages are sent"):
         audit(only_what_is_not_zero, [torch.zeros(2), torch.zeros(2), torch.ones(2)])
+
+
+def test_random_numbers_are_the_same_in_each_run_and_the_generator_is_left_as_it_was():
+    def rounded_at_random(data):
+        for x in data:
+            x.copy_((x + torch.rand(x.shape)).floor())
+        allreduce_ring(data)
+
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    assert audit(rounded_at_random, buffers(4)).num_rounds == 6
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def with_error_feedback():
+    lost = [torch.zeros(10) for _ in range(3)]
+
+    def rounded(data):
+        for x, error in zip(data, lost):
+            whole = (x + error).round()
+            error += x - whole
+            x.copy_(whole)
+        allreduce_ring(data)
+
+    return rounded
+
+
+def with_a_generator_of_its_own():
+    generator = torch.Generator().manual_seed(0)
+
+    def noisy(data):
+        for x in data:
+            x += torch.rand(x.shape, generator=generator)
+        allreduce_ring(data)
+
+    return noisy
+
+
+def with_more_rounds_each_time():
+    runs = []
+
+    def longer(data):
+        runs.append(1)
+        for _ in runs:
+            allreduce_ring(data)
+
+    return longer
+
+
+def with_a_count_that_is_added_at_the_end():
+    runs = []
+
+    def counting(data):
+        runs.append(1)
+        allreduce_ring(data)
+        for x in data:
+            x += len(runs)
+
+    return counting
+
+
+def with_a_count_that_is_only_sent():
+    runs = []
+
+    def counting(data):
+        runs.append(1)
+        allreduce_ring(data)
+        exchange([[torch.tensor([len(runs)])] for _ in data], [(0, 1, 0)], add=True)
+
+    return counting
+
+
+@pytest.mark.parametrize("made", [with_error_feedback, with_a_generator_of_its_own, with_more_rounds_each_time,
+                                  with_a_count_that_is_added_at_the_end, with_a_count_that_is_only_sent],
+                         ids=lambda made: made.__name__)
+def test_an_algorithm_that_is_another_in_a_second_run_is_not_accused_of_reading(made):
+    data, alone = buffers(3), buffers(3)
+    made()(alone)
+    with pytest.raises(AuditError, match="with the same numbers a second run is not the same: it keeps a state"):
+        audit(made(), data)
+    assert all(torch.equal(x, y) for x, y in zip(data, alone))
+
+
+def test_rounds_from_two_threads_are_refused_in_words():
+    def two_rings(data):
+        halves = zip(*(x.tensor_split(2) for x in data))
+        threads = [threading.Thread(target=allreduce_ring, args=(list(half),)) for half in halves]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    alone, audited = buffers(3), buffers(3)
+    two_rings(alone)
+    with pytest.raises(AuditError, match="rounds are begun by several threads"):
+        audit(two_rings, audited)
+    assert all(torch.equal(x, y) for x, y in zip(audited, alone))
+
+
+@pytest.mark.parametrize("second, words", [((0, 1), "rank 0 sends two messages"), ((0, 2), "rank 0 sends two messages"),
+                                           ((2, 1), "rank 1 receives two messages")])
+def test_a_round_in_which_a_rank_sends_or_receives_twice_is_refused_in_words(second, words):
+    def said_to_be_one_round(data):
+        exchange([[x] for x in data], [(0, 1, 0)], add=True)
+        deliver(*second, data[second[0]], data[second[1]], add=True, round=0)
+
+    with pytest.raises(AuditError, match=f"in round 1 {words}"):
+        audit(said_to_be_one_round, buffers(3))
+
+
+def test_what_was_read_but_made_no_difference_is_not_found():
+    def reads_the_next(data):
+        for x, other in zip(data, data[1:]):
+            x += 0 * other
+        allreduce_ring(data)
+
+    assert audit(reads_the_next, buffers(3)).num_rounds == 4
+
+
+@pytest.mark.parametrize("run", [2, 3, 4])
+def test_a_later_run_may_resize_the_tensors_and_the_data_are_still_put_back(run):
+    runs = []
+
+    def resizes(data):
+        runs.append(1)
+        allreduce_ring(data)
+        if len(runs) == run:
+            data[0].resize_(99)
+            data[1].resize_(2)
+
+    whole, alone = torch.arange(20.0), buffers(3)
+    data = [whole[::2], *buffers(3)[1:]]
+    alone[0] = torch.arange(20.0)[::2]
+    allreduce_ring(alone)
+    with suppress(AuditError, RuntimeError):
+        audit(resizes, data)
+    assert [x.shape for x in data] == [(10,)] * 3 and data[0].data_ptr() == whole.data_ptr() and data[0].stride() == (2,)
+    assert all(torch.equal(x, y) for x, y in zip(data, alone)) and whole[1::2].tolist() == [*range(1, 20, 2)]
+
+
+def test_a_first_run_that_resizes_the_tensors_is_refused_in_words():
+    with pytest.raises(AuditError, match="has another shape after the run"):
+        audit(lambda data: data[0].resize_(3), buffers(2))
 
 
 @pytest.mark.parametrize("run", [1, 2, 3])

@@ -535,7 +535,7 @@ STRIDED, GAPS = Case(4, (3, 8), layouts=("every second", "transposed")), Case(4,
 BUGS = [  # the bug, the traffic that it claims to have, and for each case the checks that catch it
     (museum.allreduce_unchecked, traffic.nothing, {EVEN: {AUDIT}, ODD: {AUDIT}}),  # else only where two buffers are one
     (museum.allreduce_rank_0, traffic.nothing, {EVEN: {PLACE, AUDIT}, ODD: {PLACE, AUDIT}}),
-    (museum.allreduce_whole, traffic.ring, {EVEN: {METER}, ODD: {METER}}),
+    (museum.allreduce_whole, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
     (museum.allreduce_passing, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
     (museum.allreduce_behind, traffic.ring, {EVEN: {AUDIT}, ODD: {AUDIT}}),
     (bugs.arguments_added_instead_of_what_arrived, traffic.ring, {EVEN: {SUMS, DEVICES, METER},

@@ -107,7 +107,7 @@ def test_a_bar_that_lacks_an_argument_and_a_slider_beyond_its_end_are_refused():
 
 
 def test_names_that_bars_has_itself_and_quotes_are_refused():
-    for name in ("bar_0", "words_1", "longest", "batch size"):
+    for name in ("bar_0", "words_1", "longest", "batch size", "datum", "log", "LN2", "format"):
         with pytest.raises(ValueError, match="is no name for a slider"):
             bars({"batch": Slider("batch size", 8, 1, 9, 1), name: Slider("x", 2, 1, 8, 1)}, {"flop": "1", "flops_per_s": "1"},
                  {"alone": alone_s}, "alone")
@@ -121,6 +121,11 @@ def test_a_way_as_fast_as_one_alone_is_said_to_be_so_and_not_faster():
     still, words = still_of(same)
     assert words.endswith("by data: 24.0 ms, as fast as alone.")
     assert [colour in still for colour in explorer.COLORS] == [True, False, False]
+
+
+def test_a_time_below_zero_is_said_in_the_words_too():
+    _, words = still_of(bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "-1e9", "flops_per_s": "1e12"}, {"alone": alone_s}, "alone"))
+    assert words == "Bars at batch size: 8. alone: \u221224.00 ms."
 
 
 # Curves
@@ -159,6 +164,12 @@ def test_the_words_of_curves_are_the_numbers_of_the_functions():
     assert "512 devices" in still
 
 
+def test_each_curve_is_drawn_in_a_colour_of_its_own_that_a_browser_knows():
+    still, _ = still_of(curves_of())
+    drawn = re.findall(r'<path aria-label="k: 2; value: [^>]* stroke="([^"]*)"', still)
+    assert len(set(drawn)) == len(drawn) == 5 and all(re.fullmatch("#[0-9a-f]{6}", color) for color in drawn), drawn
+
+
 def test_each_curve_has_the_values_of_its_function_along_the_axis():
     values = {}
     for row in curves_of()["transform"]:
@@ -170,7 +181,35 @@ def test_each_curve_has_the_values_of_its_function_along_the_axis():
     assert values["curve_4"] == pytest.approx(nested, rel=1e-12) and values["share"] == pytest.approx([1000, 2000 / 64, 2000 / 4096])
 
 
+def test_what_is_given_by_what_is_given_by_the_place_follows_the_place_too():
+    given = {"power_of_two": "pow(2, power)", "k": "power_of_two", "half": "k / 2", "nodes": "half / 4", "size_bytes": "nodes * 1e6",
+             "link.alpha_s": "half / 1e6", "link.beta_s_per_byte": "1e-9"}
+    [row, _] = curves_of(given=given, formulas={"ring": cost.ring_s})["transform"]
+    for k in (2, 64):
+        found = computed(row["calculate"].replace("datum.k", str(k)), power=9, power_of_two=512, k=512, half=256, nodes=64, size_bytes=64e6)
+        assert found == pytest.approx(1e3 * cost.ring_s(k / 8 * 1e6, k, Link(k / 2e6, 1e-9)), rel=1e-12)
+
+
+def test_the_axis_holds_all_curves_wherever_the_sliders_of_the_chapter_stand():
+    least = min(1e3 * cost.ring_s(1e6, 2, Link(1e-6, 1 / 400e9)), 10 / 4096)
+    most = max(1e3 * cost.tree_s(500e6, 4096, Link(50e-6, 1e-9)), 1e3 * cost.ring_s(500e6, 4096, Link(50e-6, 1e-9)), 10_000 / 2)
+    assert explorer.RANGE_MS[0] < least and most < explorer.RANGE_MS[1]
+
+
+@pytest.mark.parametrize("alpha", ["0", "-1e-3"])
+def test_a_curve_without_a_time_above_zero_is_refused_instead_of_left_out_of_the_words(alpha):
+    given = {"k": "pow(2, power)", "size_bytes": "0", "link.alpha_s": alpha, "link.beta_s_per_byte": "0"}
+    with pytest.raises(ValueError, match="only 0 of 1 curves have a time above 0"):
+        still_of(curves_of(given=given, formulas={"ring": cost.ring_s}))
+
+
 @pytest.mark.parametrize("changes, words", [
+    ({"given": {"size_bytes": "k", "k": "pow(2, power)", **PRICES}, "formulas": {"ring": cost.ring_s}}, "size_bytes is given by k, which is not given before"),
+    ({"given": {"k": "k + 1", "size_bytes": "1", **PRICES}, "formulas": {"ring": cost.ring_s}}, "k is given by k, which"),
+    ({"given": {"k": "pow(2, power)", "size_bytes": 1, **PRICES}, "formulas": {"ring": cost.ring_s}}, "size_bytes must be given as an expression"),
+    ({"given": {"k": "pow(2, power)", "size_bytes": "1", "micros": "2", **PRICES}, "formulas": {"ring": cost.ring_s}}, "micros must .* be no slider"),
+    ({"given": {"k": "pow(2, power)", "datum": "1", "size_bytes": "1", **PRICES}, "formulas": {"ring": cost.ring_s}}, "'datum' is no name"),
+    ({"alone": "k / 2"}, "cannot depend on k"), ({"alone": "per_node"}, "cannot depend on k"),
     ({"along": "n"}, "along the axis must be a slider or given, got 'n'"),
     ({"places": [2]}, "two places or more"),
     ({"places": [2, 0]}, "whole number of at least 1, got 0"),

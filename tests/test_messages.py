@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -226,6 +227,39 @@ def test_a_message_of_a_rank_that_the_meter_does_not_count_is_refused_before_it_
     with Meter(try_devices(2)) as meter, pytest.raises(ValueError, match="sends or receives, but the meter"):
         deliver(source, target, torch.ones(2), into, add=True)
     assert into.tolist() == [0, 0] and meter.messages == []
+
+
+@pytest.mark.parametrize("number", [0, 2, -1, "0", True])
+def test_a_round_that_has_not_begun_is_refused_before_anything_arrives(number):
+    parts = numbers([1], [2])
+    with Meter(try_devices(2)) as meter:
+        if number != 0:
+            exchange(parts, [(0, 1, 0)], add=True)
+        with pytest.raises(ValueError, match=f"is no round: the meter has begun {int(number != 0)}"):
+            deliver(0, 1, parts[0][0], parts[1][0], add=True, round=number)
+    assert values(parts) == [[1], [2 + (number != 0)]] and len(meter.messages) == (number != 0)
+
+
+@pytest.mark.parametrize("source, target, x, into, words", [
+    (0, 1, torch.ones(1), torch.zeros(3), r"shape \(1,\) does not fit into \(3,\)"),
+    (0, 1, np.ones((1, 3)), np.zeros(3), r"shape \(1, 3\) does not fit into \(3,\)"),
+    ("0", 1, torch.ones(3), torch.zeros(3), "from rank to rank, got '0' and 1"),
+    (0, True, torch.ones(3), torch.zeros(3), "from rank to rank, got 0 and True"),
+    (0, 1, [1.0], torch.zeros(1), r"brings a tensor or an array into another, got \[1.0\]"),
+    (0, 1, torch.ones(1), None, "brings a tensor or an array into another"),
+])
+@pytest.mark.parametrize("metered", [True, False])
+def test_a_delivery_that_cannot_be_is_refused_in_words(source, target, x, into, words, metered):
+    with Meter(try_devices(2)) if metered else nullcontext() as meter, pytest.raises(ValueError, match=words):
+        deliver(source, target, x, into, add=True)
+    assert into is None or not into.any()
+    assert meter is None or meter.messages == []
+
+
+def test_what_never_arrived_is_not_counted():
+    with Meter(try_devices(2)) as meter, pytest.raises(RuntimeError):
+        deliver(0, 1, torch.ones(2), torch.zeros(2, dtype=torch.int64), add=True)  # no sum of these
+    assert meter.messages == meter.spans == []
 
 
 def test_a_meter_for_more_ranks_than_send_counts_as_ever():

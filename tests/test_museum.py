@@ -83,6 +83,13 @@ def test_what_passes_by_is_added_in_another_order_on_every_rank():
     assert [x.item() for x in data] == [(1 - 1e16) + 1e16, (1e16 + 1) - 1e16, (-1e16 + 1e16) + 1] == [0, 0, 1]
 
 
+def test_the_sums_that_go_round_for_nothing_end_with_the_rank_before():
+    data = [[torch.tensor([x], dtype=torch.float64) for x in (1.0, 1e16, -1e16)] for _ in range(2)]
+    museum.allreduce_passing(data[0])
+    museum.allreduce_whole(data[1])
+    assert [x.item() for x in data[1]] == [x.item() for x in [*data[0][1:], data[0][0]]] == [0, 1, 0]
+
+
 # The labels
 
 

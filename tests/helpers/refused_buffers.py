@@ -35,6 +35,8 @@ def refused():
         inference = torch.ones(2)
     yield "inference", [torch.ones(2), torch.ones(2), inference], "entry 2 was made in inference mode"
     yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 holds truth values"
+    for dtype in (torch.uint16, torch.float8_e4m3fn):
+        yield f"{dtype}", [torch.zeros(2, dtype=dtype), torch.zeros(2, dtype=dtype)], f"entry 0 holds {dtype}, of which there are no sums"
     yield "sparse", [torch.ones(2), torch.ones(2).to_sparse()], "entry 1 is a torch.sparse_coo tensor on cpu"
     yield "meta", [torch.ones(2), torch.ones(2), torch.ones(2, device="meta")], (
         "entry 2 is a torch.strided tensor on meta")
