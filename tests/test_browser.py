@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from d2lpar.cost import PUBLISHED, Link, naive_s, ring_s, tree_s
 from d2lpar.models import resnet18
-from d2lpar.scale import double_tree_s, halving_s, nested_s
+from d2lpar.scale import double_tree_s, halving_s, nested_halving_s
 from d2lpar.ways import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
 
 pytestmark = pytest.mark.slow
@@ -194,7 +194,7 @@ def test_the_curves_of_the_explorer_are_those_of_the_package(page: Page, site: P
         k, size, link = 2**values[0], values[1] * 1e6, Link(values[2] / 1e6, 1e-9 / values[3])
         trees = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000))
         right = [naive_s(size, k, link), tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
-                 nested_s(size, k, min(k, 2**values[4]), inside, link)]
+                 nested_halving_s(size, k, min(k, 2**values[4]), inside, link)]
         page.wait_for_function(f"document.querySelector('div.explorer').view.signal('work') === {values[5]}")
         shown = page.evaluate(SIGNALS, [f"curve_{i}" for i in range(6)])
         assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=0.01), values  # pieces are rounded

@@ -142,7 +142,7 @@ def curves_of(**changes):
                       "between.alpha_s": "micros / 1e6", "between.beta_s_per_byte": "1e-9 / gbytes",
                       "inside.alpha_s": "2e-6", "inside.beta_s_per_byte": "1e-11"},
             "formulas": {"ring": cost.ring_s, "tree": cost.tree_s, "halving": scale.halving_s, "two trees": scale.double_tree_s,
-                         "near first": scale.nested_s},
+                         "near first": scale.nested_halving_s},
             "along": "k", "places": [2**i for i in range(1, 13)], "alone": "2"}
     return curves(**{**made, **changes})
 
@@ -158,7 +158,7 @@ def test_a_price_of_a_link_is_given_as_an_expression_of_its_own():
 def test_the_words_of_curves_are_the_numbers_of_the_functions():
     still, words = still_of(curves_of())
     seconds = {"ring": cost.ring_s(45e6, 512, LINK), "tree": cost.tree_s(45e6, 512, LINK), "halving": scale.halving_s(45e6, 512, LINK),
-               "two trees": scale.double_tree_s(45e6, 512, LINK, 16), "near first": scale.nested_s(45e6, 512, 8, Link(2e-6, 1e-11), LINK)}
+               "two trees": scale.double_tree_s(45e6, 512, LINK, 16), "near first": scale.nested_halving_s(45e6, 512, 8, Link(2e-6, 1e-11), LINK)}
     expected = [f"{name}: {float(f'{1e3 * s:.3g}'):g} ms, speed-up {float(f'{2 / (2 / 512 + s):.3g}'):g}" for name, s in seconds.items()]
     assert words == "Curves at devices: 2 to the power of: 9; us: 14; GB/s: 12. " + "; ".join(expected) + "."
     assert "512 devices" in still
@@ -177,7 +177,7 @@ def test_each_curve_has_the_values_of_its_function_along_the_axis():
                              for k in (2, 64, 4096)]
     for i, formula in enumerate((cost.ring_s, cost.tree_s, scale.halving_s)):
         assert values[f"curve_{i}"] == pytest.approx([1e3 * formula(45e6, k, LINK) for k in (2, 64, 4096)], rel=1e-12)
-    nested = [1e3 * scale.nested_s(45e6, k, min(k, 8), Link(2e-6, 1e-11), LINK) for k in (2, 64, 4096)]
+    nested = [1e3 * scale.nested_halving_s(45e6, k, min(k, 8), Link(2e-6, 1e-11), LINK) for k in (2, 64, 4096)]
     assert values["curve_4"] == pytest.approx(nested, rel=1e-12) and values["share"] == pytest.approx([1000, 2000 / 64, 2000 / 4096])
 
 
