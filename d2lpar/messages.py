@@ -154,7 +154,8 @@ def deliver(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.
         meter.check_ranks(source, target)
         meter.check_round(round)
         message = Message(source, target, x.nbytes, round)
-        x, device = meter.carry(message, torch.as_tensor(x)), torch.as_tensor(into).device
+        x = meter.carry(message, torch.as_tensor(x))
+        device = torch.as_tensor(into).device
         with meter.receiving(message, "add" if add else "copy", device):
             _take_in(x, into, add)
     else:

@@ -12,9 +12,9 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from d2lpar.cost import PUBLISHED, Link, naive_s, ring_s, tree_s
+from d2lpar.cost import PUBLISHED, Link, ring_s, tree_s
 from d2lpar.models import resnet18
-from d2lpar.scale import double_tree_s, halving_s, nested_halving_s
+from d2lpar.scale import double_tree_s, halving_s, nested_halving_s, nested_ring_s
 from d2lpar.ways import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
 
 pytestmark = pytest.mark.slow
@@ -189,12 +189,13 @@ def test_the_curves_of_the_explorer_are_those_of_the_package(page: Page, site: P
     explorer = open_explorer(page, site, EXPLORERS[1])
     inside = PUBLISHED["NVLink 4"].link
     for values in ((9, 45, 14, 12, 3, 1000), (12, 500, 1, 400, 6, 10), (1, 1, 50, 1, 4, 10_000), (6, 7, 4, 100, 0, 500)):
-        for place, value in zip(("power", "mbytes", "micros", "gbytes", "group", "work"), values):
+        for place, value in zip(("power", "mbytes", "micros", "gbytes", "near", "work"), values):
             explorer.locator(f"input[name={place}]").fill(str(value))
         k, size, link = 2**values[0], values[1] * 1e6, Link(values[2] / 1e6, 1e-9 / values[3])
         trees = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000))
-        right = [naive_s(size, k, link), tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
-                 nested_halving_s(size, k, min(k, 2**values[4]), inside, link)]
+        near = min(k, 2**values[4])
+        right = [tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
+                 nested_ring_s(size, k, near, inside, link), nested_halving_s(size, k, near, inside, link)]
         page.wait_for_function(f"document.querySelector('div.explorer').view.signal('work') === {values[5]}")
         shown = page.evaluate(SIGNALS, [f"curve_{i}" for i in range(6)])
         assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=0.01), values  # pieces are rounded
