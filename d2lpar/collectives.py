@@ -21,7 +21,7 @@ from d2lpar.devices import ALL_CORES, run_on_devices
 from d2lpar.interrupts import uninterrupted
 from d2lpar.messages import deliver, exchange
 
-BLOCK_BYTES = 3 * 2**17  # of a buffer: small beside a core's cache, long beside a call of Python
+BLOCK_BYTES = 3 * 2**17  # of a buffer: those of a few devices fit into a core's cache, and each is long beside a call
 
 
 @uninterrupted()

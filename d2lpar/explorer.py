@@ -205,7 +205,7 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
     """A specification of one curve of seconds for each formula, and words on each at the place that a slider names.
 
     The words say the time, and the speed-up of a step that computes for `alone` seconds on one device and shares that
-    with others before it takes the time of the formula. A dashed line shows this share.
+    with others before it takes the time of the formula. A dotted line shows this share.
 
     Args:
         sliders, given, formulas: as for `bars`; what is given may be a price of a link, as "link.alpha_s".
