@@ -158,8 +158,8 @@ def gather_vectors(own: Tensor, ranks: int) -> list[Tensor]:
         dist.all_gather(parts, own)
     else:
         raise RuntimeError(
-            f"the forward pass was that of {ranks} ranks at once, and the backward pass is not. On virtual devices of "
-            "a CPU, run it by run_on_devices, as DataParallel does. On GPUs, use a process for each rank")
+            f"the forward pass was that of {ranks} ranks at once, and the backward pass is not. Run it by "
+            "run_on_devices too, as DataParallel does, or use a process for each rank")
     if any(part.shape != own.shape for part in parts):
         raise ValueError(f"the ranks are not in the same layer: they give {[len(part) for part in parts]} numbers")
     return parts

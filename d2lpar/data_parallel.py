@@ -135,6 +135,7 @@ class InThreads(torch.autograd.Function):
     ) -> tuple:
         """The outputs that the replicas have computed, now with a way back."""
         ctx.replicas, ctx.dim = replicas, dim
+        ctx.places = [x.device for x in leaves]
         ctx.set_materialize_grads(False)
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
         ctx.mark_non_differentiable(*[
@@ -151,13 +152,13 @@ class InThreads(torch.autograd.Function):
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
         parts = [ungather(grad, outs, ctx.dim) for grad, outs in zip(grads, columns)]
         backward = partial(Replica.backward, retain_graph=graph_is_kept())
-        # the backward thread of a GPU is waiting in here, so GPUs are queued in turn
-        on_cpu = all(r.device.type == "cpu" for r in replicas)
-        at_once = run_on_devices if on_cpu else map
-        found = list(zip(*at_once(backward, replicas, list(zip(*parts)))))
+        found = list(zip(*run_on_devices(backward, replicas, list(zip(*parts)))))
         shards = list(zip(*[r.inputs for r in replicas]))
         of_inputs = [joined(xs, grads, ctx.dim) for xs, grads in zip(shards, found)]
-        return None, None, None, *of_inputs, *map(summed, found[len(shards):])
+        of_leaves = [*of_inputs, *map(summed, found[len(shards):])]
+        # an input may lie elsewhere than its first shard
+        return None, None, None, *[grad if grad is None else grad.to(place)
+                                   for grad, place in zip(of_leaves, ctx.places)]
 
 
 def trainable(things: Iterable[Any]) -> list[Tensor]:

@@ -106,9 +106,10 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
 
     Each device has a thread of its own, kept between calls. It is given the caller's
     grad mode, inference mode and autocast, which PyTorch keeps per thread, and its
-    share of the cores. Blocks until the last rank has finished, also when it is
-    interrupted: an interrupt is raised when all are done, so that all of them have done
-    the same (but the third one is obeyed at once).
+    share of the cores. A backward pass that begins there is computed there, also on a
+    GPU. Blocks until the last rank has finished, also when it is interrupted: an
+    interrupt is raised when all are done, so that all of them have done the same (but
+    the third one is obeyed at once).
 
     Args:
         columns: one or more lists of the same length, the number of devices.
@@ -239,6 +240,8 @@ def _modes_of_this_thread() -> list[Callable]:
     modes: list[Callable] = [
         partial(torch.inference_mode, torch.is_inference_mode_enabled()),
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),  # after inference_mode, which sets it too
+        # and this one: the thread that PyTorch has for a GPU may be the one that waits for all ranks
+        partial(torch.autograd.set_multithreading_enabled, False),
     ]
     for kind in ("cpu", "cuda"):
         if torch.is_autocast_enabled(kind):

@@ -759,7 +759,7 @@ def test_on_gpus_outputs_gradients_and_buffers_are_those_of_torchs(training):
     other, X = copy.deepcopy(net), rand(8, 1, 6, 6)
     outs = []
     for call in (DataParallel(net, [torch.device("cuda", g) for g in gpus]), nn.DataParallel(other, gpus)):
-        leaf = X.clone().requires_grad_()
+        leaf = X.cuda(0).requires_grad_()
         out = call(leaf)
         (out * rand(8, 3, seed=50).to(out.device)).sum().backward()
         outs.append([out.detach(), leaf.grad])

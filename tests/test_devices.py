@@ -556,6 +556,30 @@ def test_real_gpus_are_different_as_long_as_there_are_enough():
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(120)
+def test_a_backward_pass_of_a_replica_on_a_gpu_is_computed_in_its_own_thread():
+    def thread_of_backward(device):
+        x, threads = torch.ones(3, device=device, requires_grad=True), []
+        x.register_hook(lambda grad: threads.append(threading.current_thread()))
+        all_gather_here(rank_here())
+        x.square().sum().backward()
+        return threads == [threading.current_thread()]
+
+    class Both(torch.autograd.Function):  # runs in PyTorch's thread for the GPU
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            with torch.enable_grad():
+                assert run_on_devices(thread_of_backward, try_devices(2)) == [True, True]
+            return grad
+
+    Both.apply(torch.ones(1, device="cuda", requires_grad=True)).sum().backward()
+
+
+@pytest.mark.gpu
 def test_autocast_on_the_gpu_holds_in_every_replica():
     X = torch.ones(2, 2, device="cuda")
     with torch.autocast("cuda", torch.bfloat16):
