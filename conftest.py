@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 VENV = Path(__file__).resolve().parent / ".venv"
-SHARE_THE_SITE = {f"tests/test_{name}.py" for name in ("browser", "pages", "repository", "site")}
+TOGETHER = {"site": "browser pages repository site", "ranks": "batchnorm bench ddp diagnosis evaluation ranks traffic",
+            "trainings": "train_ddp"}  # what is costly and shared, and by the tests of which files
+SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,7 +43,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What belongs together stays in one process: the cells of a notebook, and the tests that share the built site."""
+    """What belongs together stays in one process: the cells of a notebook, and tests that share what is costly."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):
@@ -49,6 +51,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             if file.endswith(".ipynb"):
                 return file
-            return "site" if file in SHARE_THE_SITE else nodeid
+            return SHARES.get(file, nodeid)
 
     return Together(config, log)

@@ -6,11 +6,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import configuration, settings
+
+if TYPE_CHECKING:
+    from d2lpar.processes import RankGroup
 
 pytest.register_assert_rewrite("helpers")  # so that a check in there says what it compared
 
@@ -24,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("nbval"):
-        slow = [item for item in items if item.get_closest_marker("slow")]
+        slow = [item for item in items if item.get_closest_marker("slow") or "group_of" in getattr(item, "fixturenames", ())]
         items[:] = [item for item in items if item not in slow]
         config.hook.pytest_deselected(items=slow)
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
@@ -76,6 +80,17 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("D2LPAR_FULL", raising=False)
     monkeypatch.setattr(official_files, "NUM_TRAIN", 140)
     monkeypatch.setattr(official_files, "NUM_TEST", 70)
+
+
+@pytest.fixture(scope="session")
+def group_of() -> Iterator[Callable[[int], RankGroup]]:
+    """The group of so many ranks that the tests share. It is started once: each rank has to load PyTorch."""
+    from d2lpar.processes import RankGroup
+
+    groups: dict[int, RankGroup] = {}
+    yield lambda k: groups.setdefault(k, RankGroup(k))
+    for group in groups.values():
+        group.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from d2lpar.data_parallel import DataParallel
 from d2lpar.devices import run_on_devices, try_devices
 from d2lpar.models import resnet18
 from d2lpar.oracle import distance, same_bits
-from d2lpar.processes import run_ranks
 from d2lpar.replicas import replicate
 from helpers.modules import Picky, Refuse99, known, rand
 
@@ -362,14 +361,14 @@ def a_step_in_a_process(rank, net, X, y, sizes):
 
 
 @pytest.mark.timeout(240)
-def test_two_processes_have_the_gradients_and_statistics_of_one_worker():
+def test_two_processes_have_the_gradients_and_statistics_of_one_worker(group_of):
     net = known(nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)).double())
     X, y = rand(7, 1, 6, 6), torch.arange(7) % 3
     plain, sync = copy.deepcopy(net), convert_batchnorm(copy.deepcopy(net))
     out = plain(X)
     F.cross_entropy(out, y).backward()
     right, statistics = [p.grad for p in plain.parameters()], list(plain.buffers())
-    ranks = run_ranks(a_step_in_a_process, 2, sync, X, y, [5, 2], timeout_s=200)
+    ranks = group_of(2).run(a_step_in_a_process, sync, X, y, [5, 2], timeout_s=200)
     by_hand, by_ddp = ([found[way] for found, *_ in ranks] for way in (0, 1))
     assert distance([a + b for a, b in zip(*by_hand)][:len(right)], right) < 1e-10
     for found in by_ddp:  # divides by the number of processes
@@ -382,14 +381,27 @@ def test_two_processes_have_the_gradients_and_statistics_of_one_worker():
 
 
 @pytest.mark.gpu
-def test_virtual_devices_of_a_gpu_have_the_outputs_of_the_whole_and_a_backward_pass_that_says_what_to_do():
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_virtual_devices_of_a_gpu_have_the_outputs_and_gradients_of_the_whole(k):
     device = torch.device("cuda", 0)
-    X, norm = rand(6, 3, 4, 4).to(device), layer(SyncBatchNorm).to(device)
-    right = copy.deepcopy(norm)(X)
-    out = DataParallel(norm, [device] * 2)(X)
-    assert distance([out], [right]) < 1e-10
-    with pytest.raises(RuntimeError, match="On GPUs, use a process for each rank"):
-        out.square().sum().backward()
+    X, grad, norm = rand(6, 3, 4, 4).to(device), rand(6, 3, 4, 4, seed=1).to(device), layer(SyncBatchNorm).to(device)
+    found = []
+    for net, module in ((norm, DataParallel(norm, [device] * k)), (whole := copy.deepcopy(norm), whole)):
+        leaf = X.clone().requires_grad_()
+        out = module(leaf)
+        (out * grad).sum().backward()
+        found.append([out, leaf.grad, *[p.grad for p in net.parameters()], *net.buffers()])
+    assert distance(*found) < 1e-10
+
+
+@pytest.mark.gpu
+def test_a_backward_pass_in_the_gpus_own_thread_says_what_to_do():
+    device = torch.device("cuda", 0)
+    X, layers = rand(6, 3, 4, 4).to(device).requires_grad_(), [layer(SyncBatchNorm).to(device) for _ in range(2)]
+    outs = run_on_devices(lambda norm, x: norm(x), layers, list(X.chunk(2)))
+    with pytest.raises(RuntimeError, match="Run it by run_on_devices too"):
+        torch.cat(outs).square().sum().backward()
 
 
 @pytest.mark.gpu

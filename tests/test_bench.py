@@ -15,7 +15,7 @@ from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
 from d2lpar.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, table, to_json
 from d2lpar.data import Batches
 from d2lpar.models import resnet18
-from d2lpar.processes import RankError, run_ranks
+from d2lpar.processes import RankError
 from d2lpar.traffic import Traffic
 from test_commands import command
 
@@ -53,17 +53,26 @@ def test_each_algorithm_is_compared_with_the_processes_and_with_moving_the_bytes
 
 
 @pytest.mark.parametrize("k, cores, gpus, limits", [(2, 2, 0, [2, 1, None, 1]), (4, 2, 0, [2, 1, None]),
-                                                    (2, 8, 0, [2, 0.25, None, 1]), (2, 8, 1, [1, None, 1]),
+                                                    (2, 8, 0, [2, 0.25, None, 1]), (2, 8, 2, [2, None, 1]),
                                                     (4, 2, 8, [4, None])])
 def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_hardware(
         k, cores, gpus, limits, monkeypatch):
     monkeypatch.setattr(run, "ALL_CORES", cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     names = {"k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
-    rows = run.step_rows("LeNet", k, "gloo", {name: [float(s)] * 3 for name, s in names.items()})
+    rows = run.step_rows("LeNet", k, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in names.items()})
     assert [row.limit for row in rows] == limits
     ratios = [2, 3, 4, 2.5] if not gpus else [2, 4, 2.5]  # a GPU has no other kind
     assert [row.ratio for row in rows] == ratios[:len(limits)]
+
+
+def test_where_the_ranks_have_no_gpu_each_all_is_timed_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert cases.devices_of(2) == [torch.device("cuda", 0)] * 2
+    monkeypatch.setattr(cases.dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(cases.dist, "get_backend", lambda: "gloo")
+    assert cases.devices_of(2) == [torch.device("cpu")] * 2
+    assert len(run.step_rows("LeNet", 2, "gloo", {name: [1.0, 1.0] for name in ("k devices", "1 device", "1 device, all cores", "processes")})) == 3
 
 
 @pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
@@ -71,7 +80,7 @@ def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, 
     monkeypatch.setattr(run, "ALL_CORES", 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     times = {"own buckets": 2, "1 device": 4, "1 device, all cores": 5, "processes": 1, "tensor by tensor": 3}
-    rows = run.ddp_rows("a net", 2, "gloo", {name: [float(s)] * 3 for name, s in times.items()})
+    rows = run.ddp_rows("a net", 2, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in times.items()})
     assert [row.limit for row in rows] == limits
     assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
     assert all("a net, 2 processes" in row.what for row in rows[:-1]) and rows[-1].what == "DDP, a net, 2 processes"
@@ -94,11 +103,12 @@ def test_the_cases_between_processes_take_turns_to_come_after_a_sleep():
 def sent_in_a_step(rank):
     makers = {"library": cases.resnet_ddp_step,
               **{name: partial(cases.resnet_own_step, name) for name in ("own buckets", "tensor by tensor")}}
-    cases._resnet = lambda: resnet18(10, width=2)  # in this rank's process
     found = {}
     for name, make in makers.items():
         torch.manual_seed(rank)
-        step, _ = make(*cases._minibatch(4), rank, 2)
+        with pytest.MonkeyPatch.context() as here:  # in this rank's process
+            here.setattr(cases, "_resnet", lambda: resnet18(10, width=2))
+            step, _ = make(*cases._minibatch(4), rank, 2)
         for _ in range(2):  # the library tells the ranks its new buckets after the first
             step()
         with Traffic() as traffic:
@@ -107,8 +117,8 @@ def sent_in_a_step(rank):
     return found
 
 
-def test_what_is_compared_between_processes_sends_the_same_bytes():
-    for sent in run_ranks(sent_in_a_step, 2, timeout_s=60):
+def test_what_is_compared_between_processes_sends_the_same_bytes(group_of):
+    for sent in group_of(2).run(sent_in_a_step, timeout_s=60):
         size = sum(p.nbytes for p in resnet18(10, width=2).parameters())
         assert sent == {"library": size, "own buckets": size, "tensor by tensor": size}
 

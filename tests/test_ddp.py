@@ -246,8 +246,8 @@ def single_cases(rank):
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
-def ranks(request):
-    return run_ranks(every_way, request.param, request.param == 2, timeout_s=100)
+def ranks(request, group_of):
+    return group_of(request.param).run(every_way, request.param == 2, timeout_s=100)
 
 
 @pytest.mark.parametrize("way", RIGHT)
@@ -370,8 +370,8 @@ def test_gradients_are_on_their_way_while_backward_goes_on(overlap, way):
 
 
 @pytest.fixture(scope="module")
-def overlap(tmp_path_factory):
-    return run_ranks(gone_on, 2, tmp_path_factory.mktemp("overlap"), timeout_s=60)
+def overlap(tmp_path_factory, group_of):
+    return group_of(2).run(gone_on, tmp_path_factory.mktemp("overlap"), timeout_s=60)
 
 
 # What ends a group
@@ -383,6 +383,7 @@ def raising(rank):
     net(X).sum().backward()
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises_in_forward_ends_the_group():
     with pytest.raises(RankError, match="rank 1 raised(.|\n)*shapes cannot be multiplied"):
         run_ranks(raising, 2, timeout_s=60)

@@ -21,10 +21,8 @@ SHARED = nn.Linear(6, 4)
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def ranks(request):
-    """One group for all tests."""
-    with RankGroup(request.param) as group:
-        yield group
+def ranks(request, group_of):
+    return group_of(request.param)
 
 
 def examples(n=54):
@@ -62,6 +60,7 @@ def test_words_for_a_reader(ranks):
     assert "ValueError: unequal" in diagnose(*RIGHT["fails on unequal shards"][:2], *examples(), ranks).notes["unequal shards"]
 
 
+@pytest.mark.slow
 def test_a_hang_after_the_first_step_does_not_hide_what_that_showed():
     with RankGroup(2) as group:
         group.run(abs)
@@ -210,5 +209,6 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
     assert list(found.faults) == ["another gradient"]
 
 
+@pytest.mark.slow
 def test_it_runs_processes_of_its_own_where_no_group_is_given():
     assert diagnose(ddp(loss=F.cross_entropy), mlp, *examples()).ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lpar.evaluation import evaluate_on_ranks, unwrap_ddp
-from d2lpar.processes import run_ranks
+from d2lpar.processes import RankGroup
 from d2lpar.ranks import rank_device
 
 SIZES = (1, 2, 3, 4, 7, 20)
@@ -63,8 +64,8 @@ def complaints(net: nn.Module) -> list[str]:
 
 
 @pytest.fixture(scope="module", params=(1, 2, 3))
-def ranks(request: pytest.FixtureRequest) -> list[dict]:
-    return run_ranks(on_a_rank, request.param, timeout_s=120)
+def ranks(request: pytest.FixtureRequest, group_of: Callable[[int], RankGroup]) -> list[dict]:
+    return group_of(request.param).run(on_a_rank, timeout_s=120)
 
 
 @pytest.mark.parametrize("way", ("plain", "wrapped"))

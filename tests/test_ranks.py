@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from d2lpar.collectives import allreduce_ring
-from d2lpar.processes import RankGroup
 from d2lpar.ranks import rank_device, ring_allreduce
 
 SIZES = [0, 1, 2, 7, 1000]
@@ -28,16 +27,8 @@ def refused(rank, x, direction):
     return str(error.value)
 
 
-@pytest.fixture(scope="module")
-def groups():
-    kept = {}
-    yield lambda k: kept.setdefault(k, RankGroup(k))
-    for group in kept.values():
-        group.close()
-
-
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_a_ring_of_ranks_has_the_bits_of_the_ring_of_devices(k, groups):
+def test_a_ring_of_ranks_has_the_bits_of_the_ring_of_devices(k, group_of):
     random = torch.Generator().manual_seed(k)
     inputs = [[torch.randn(n, generator=random) for n in SIZES] + [torch.randn(3, 5, generator=random).double()]
               for _ in range(k)]
@@ -45,7 +36,7 @@ def test_a_ring_of_ranks_has_the_bits_of_the_ring_of_devices(k, groups):
     for column in zip(*expected):
         allreduce_ring(column)
     for direction in (1, -1):
-        for rank, sums in enumerate(groups(k).run(rings, inputs, direction)):
+        for rank, sums in enumerate(group_of(k).run(rings, inputs, direction)):
             for x, y, *others in zip(sums, expected[rank], *[row for row in inputs]):
                 torch.testing.assert_close(x, sum(others))
                 assert direction == -1 or torch.equal(x, y)
@@ -62,8 +53,8 @@ def test_a_ring_of_ranks_has_the_bits_of_the_ring_of_devices(k, groups):
     (partial(torch.zeros, 3, dtype=torch.float8_e4m3fn), 1, "x holds torch.float8_e4m3fn"),
     (torch.zeros(3), True, "direction 1 or -1, got True"),
 ])
-def test_what_cannot_go_round_is_refused_before_anything_is_sent(x, direction, words, groups):
-    for said in groups(2).run(refused, x, direction):
+def test_what_cannot_go_round_is_refused_before_anything_is_sent(x, direction, words, group_of):
+    for said in group_of(2).run(refused, x, direction):
         assert words in said
 
 

@@ -10,7 +10,6 @@ from torch.distributed.tensor.debug import CommDebugMode
 from torch.profiler import record_function
 
 from d2lpar.ddp import OwnDDP, average_flat, average_gradients
-from d2lpar.processes import run_ranks
 from d2lpar.ranks import rank_device
 from d2lpar.traffic import Traffic, record_rank
 
@@ -69,8 +68,8 @@ def on_a_rank(rank):
 
 
 @pytest.fixture(scope="module")
-def ranks():
-    return run_ranks(on_a_rank, 2, timeout_s=100)
+def ranks(group_of):
+    return group_of(2).run(on_a_rank, timeout_s=100)
 
 
 @pytest.mark.parametrize("way, count", [("none", 0), ("each", 6), ("flat", 1), ("own", 3), ("library", 1)])

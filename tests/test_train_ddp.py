@@ -129,6 +129,7 @@ def test_fetching_needs_no_torchrun_and_trains_nothing(script, monkeypatch, data
     assert asked == [True]
 
 
+@pytest.mark.slow
 def test_without_torchrun_it_says_how_to_start_it(script, data):
     run = subprocess.run([sys.executable, script, "--data", data], capture_output=True, text=True, timeout=WAIT_S,
                          env={name: value for name, value in os.environ.items() if name != "LOCAL_RANK"})

@@ -59,11 +59,17 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
         cases = on_this_rank(rank, makers[part]())
-        result[part] = time_in_turns(cases, times, warmup, try_devices(k) if rank == 0 else (),
+        result[part] = time_in_turns(cases, times, warmup, devices_of(k) if rank == 0 else (),
                                      sleep_until_all_are_here)
         if rank == 0:
             print(f"{part} done")
     return dist.get_backend(), result
+
+
+def devices_of(k: int) -> list[torch.device]:
+    """k devices: GPUs where each rank has one of its own, otherwise CPUs, so that both sides of a row have the same."""
+    by_gloo = dist.is_initialized() and dist.get_backend() == "gloo"
+    return [torch.device("cpu")] * k if by_gloo else try_devices(k)
 
 
 def time_in_turns(cases: Mapping[str, Case], repeats: int, warmup: int, devices: Sequence[torch.device],
@@ -91,7 +97,7 @@ def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
 
     The pass reads and writes all k buffers once, as an allreduce in one memory would that did nothing twice.
     """
-    devices, pattern = try_devices(k), _pattern(numel)
+    devices, pattern = devices_of(k), _pattern(numel)
 
     @cache
     def buffers() -> list[Tensor]:
@@ -178,7 +184,7 @@ def _checked_step(name: str, make: Callable[[], Step], expected: Sequence[Tensor
 
 def plain_step(X: Tensor, y: Tensor) -> Step:
     """Training as it was before this book: one thread, one set of parameters."""
-    [device] = try_devices(1)
+    [device] = devices_of(1)
     params = [p.to(device).requires_grad_() for p in lenet_params()]
 
     def step() -> None:
@@ -197,7 +203,7 @@ def device_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     """`train_batch` on k devices of so many cores each."""
     from d2lpar.scratch import get_params, train_batch  # here: loading d2l takes seconds, and few ranks need it
 
-    devices = try_devices(k)
+    devices = devices_of(k)
     replicas = [get_params(lenet_params(), device) for device in devices]
 
     def step() -> None:
@@ -213,7 +219,7 @@ def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
 
 
 def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
-    net = nn.parallel.DistributedDataParallel(net.to(try_devices(k)[rank]))
+    net = nn.parallel.DistributedDataParallel(net.to(devices_of(k)[rank]))
     net.broadcast_buffers = False  # as ours: the statistics of BatchNorm are sent at the start, and not in every step
     # shards of one size: DDP gives every shard one weight
     return _module_step(net, X.tensor_split(k)[rank], y.tensor_split(k)[rank])
@@ -237,7 +243,7 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     """ResNet-18 on k devices of so many cores each, through the book's DataParallel."""
     from d2lpar.data_parallel import DataParallel
 
-    devices = try_devices(k)
+    devices = devices_of(k)
     step, replicas = _module_step(DataParallel(_resnet().to(devices[0]), devices), X, y)
 
     def with_cores() -> None:
@@ -259,7 +265,7 @@ def resnet_own_step(name: str, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """ResNet-18 through the book's own buckets, or with its gradients averaged one by one; this rank's shard."""
     from d2lpar.ddp import OwnDDP, average_gradients, broadcast_start
 
-    net, shard = _resnet().to(try_devices(k)[rank]), (X.tensor_split(k)[rank], y.tensor_split(k)[rank])
+    net, shard = _resnet().to(devices_of(k)[rank]), (X.tensor_split(k)[rank], y.tensor_split(k)[rank])
     if name == "own buckets":
         return _module_step(OwnDDP(net), *shard)
     broadcast_start(net)

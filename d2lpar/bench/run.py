@@ -84,7 +84,7 @@ def allreduce_rows(k: int, size: str, backend: str, times: Times) -> list[Row]:
 
 def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     """A step of `net` on k devices against one device, with its share and with all cores, and against PyTorch's way."""
-    gpus = torch.cuda.device_count()
+    gpus = torch.cuda.device_count() if backend == "nccl" else 0
     at_once = min(k, gpus or ALL_CORES)  # devices that work at the same time
     ours = (times, "k devices")
     what = f"{net}, {k} devices"
@@ -102,7 +102,7 @@ def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
 
 def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     """A step with our own buckets between processes against PyTorch's, and against doing without."""
-    gpus = torch.cuda.device_count()
+    gpus = torch.cuda.device_count() if backend == "nccl" else 0
     at_once = min(k, gpus or ALL_CORES)
     library = f"DistributedDataParallel, {backend}, {k} processes"
     against = {"1 device": ("1 device, its share", float(at_once)),
