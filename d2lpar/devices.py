@@ -236,11 +236,11 @@ def _serve(rank: int, calls: SimpleQueue) -> None:
 
 
 def _modes_of_this_thread() -> list[Callable]:
-    """Makers of the context managers that put another thread into the modes of this one."""
+    """Makers of the context managers that put a device's thread into the modes of this one."""
     modes: list[Callable] = [
         partial(torch.inference_mode, torch.is_inference_mode_enabled()),
         partial(torch.set_grad_enabled, torch.is_grad_enabled()),  # after inference_mode, which sets it too
-        # and this one: the thread that PyTorch has for a GPU may be the one that waits for all ranks
+        # off, also where the caller has it on: PyTorch's backward thread for a GPU may be the one that waits for these
         partial(torch.autograd.set_multithreading_enabled, False),
     ]
     for kind in ("cpu", "cuda"):

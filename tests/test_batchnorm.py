@@ -381,7 +381,7 @@ def test_two_processes_have_the_gradients_and_statistics_of_one_worker(group_of)
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120, method="thread")
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_virtual_devices_of_a_gpu_have_the_outputs_and_gradients_of_the_whole(k):
     device = torch.device("cuda", 0)

@@ -754,7 +754,9 @@ def test_a_module_elsewhere_is_refused_by_name_when_it_is_called():
 @pytest.mark.gpu
 @pytest.mark.parametrize("training", [False, True])
 def test_on_gpus_outputs_gradients_and_buffers_are_those_of_torchs(training):
-    gpus = list(range(min(2, torch.cuda.device_count())))
+    gpus = list(range(2))
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
     net = convnet().cuda(0).train(training)
     other, X = copy.deepcopy(net), rand(8, 1, 6, 6)
     outs = []
@@ -768,7 +770,7 @@ def test_on_gpus_outputs_gradients_and_buffers_are_those_of_torchs(training):
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120, method="thread")
 @pytest.mark.parametrize("k", [2, 3])
 def test_virtual_devices_on_one_gpu_do_not_wait_for_each_other_in_the_backward_pass(k):
     gpu = torch.device("cuda", 0)

@@ -190,6 +190,13 @@ def test_modes_do_not_stay_in_a_thread_after_an_error():
         True, True]
 
 
+def test_a_replicas_backward_pass_is_its_threads_own_and_the_callers_is_as_it_was():
+    mode = torch._C._is_multithreading_enabled
+    assert run_on_devices(lambda rank: mode(), range(2)) == [False, False] and mode()
+    with torch.inference_mode():
+        assert run_on_devices(lambda rank: mode(), range(2)) == [False, False]
+
+
 def forks(test):
     test = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")(test)
     # Python 3.12 warns at every fork of a process that has threads
@@ -556,7 +563,7 @@ def test_real_gpus_are_different_as_long_as_there_are_enough():
 
 
 @pytest.mark.gpu
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(120, method="thread")  # what waits for ever waits in C++
 def test_a_backward_pass_of_a_replica_on_a_gpu_is_computed_in_its_own_thread():
     def thread_of_backward(device):
         x, threads = torch.ones(3, device=device, requires_grad=True), []
@@ -564,6 +571,8 @@ def test_a_backward_pass_of_a_replica_on_a_gpu_is_computed_in_its_own_thread():
         all_gather_here(rank_here())
         x.square().sum().backward()
         return threads == [threading.current_thread()]
+
+    assert run_on_devices(thread_of_backward, try_devices(2)) == [True, True]
 
     class Both(torch.autograd.Function):  # runs in PyTorch's thread for the GPU
         @staticmethod

@@ -20,6 +20,18 @@ WAIT_S = 120  # for what takes some seconds
 EXAMPLES = {"train": 240, "t10k": 101}
 
 
+LAUNCH = """
+import os, socket, subprocess, sys
+with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
+size = {"WORLD_SIZE": sys.argv[1], "LOCAL_WORLD_SIZE": sys.argv[1]}
+ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, **meet, **size, "RANK": str(r), "LOCAL_RANK": str(r)})
+         for r in range(int(sys.argv[1]))]
+sys.exit(max([rank.wait() for rank in ranks]))
+"""
+
+
 @pytest.fixture(scope="module")
 def script(root):
     return root / "book" / "downloads" / "train_ddp.py"
@@ -62,12 +74,17 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def start(script, data, tmp_path_factory):
-    """Starts the script on so many ranks, with a checkpoint of some name; at the end, nothing of it may be left."""
-    started, folder = [], tmp_path_factory.mktemp("checkpoints")
+    """Starts the script on so many ranks, with a checkpoint of some name; at the end, nothing of it may be left.
 
-    def start(ranks, name, *options, script=script):
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script, "--data", data,
-                   "--batch-size", "24", "--checkpoint", folder / name, *options]
+    By torchrun, or by a program that gives the ranks the same variables and is quicker to load.
+    """
+    started, folder = [], tmp_path_factory.mktemp("checkpoints")
+    quick = tmp_path_factory.mktemp("launcher") / "launch.py"
+    quick.write_text(LAUNCH, "utf8")
+
+    def start(ranks, name, *options, script=script, torchrun=False):
+        by = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if torchrun else [quick, ranks]
+        command = [sys.executable, *by, script, "--data", data, "--batch-size", "24", "--checkpoint", folder / name, *options]
         environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         process = subprocess.Popen(list(map(str, command)), env=environment, text=True, cwd=folder, start_new_session=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -139,7 +156,7 @@ def test_without_torchrun_it_says_how_to_start_it(script, data):
 @pytest.fixture(scope="module")
 def trained(start):
     """For 1, 2 and 3 ranks, what two epochs print and leave."""
-    return {ranks: (lines(start(ranks, f"{ranks}.pt", "--epochs", "2")), start.saved(f"{ranks}.pt")) for ranks in (1, 2, 3)}
+    return {ranks: (lines(start(ranks, f"{ranks}.pt", "--epochs", "2", torchrun=True)), start.saved(f"{ranks}.pt")) for ranks in (1, 2, 3)}
 
 
 @pytest.mark.slow
@@ -178,7 +195,7 @@ def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_all(start):
-    process = start(2, "killed.pt", "--epochs", "100000")
+    process = start(2, "killed.pt", "--epochs", "100000", torchrun=True)
     assert process.stdout.readline().startswith("2 ranks, gloo on cpu")
     assert process.stdout.readline().startswith("epoch 1")
     ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]

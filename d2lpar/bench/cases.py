@@ -67,7 +67,7 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
 
 
 def devices_of(k: int) -> list[torch.device]:
-    """k devices: GPUs where each rank has one of its own, otherwise CPUs, so that both sides of a row have the same."""
+    """k devices; in ranks that have no GPU each, virtual ones on the CPU, so that both sides of a row have the same."""
     by_gloo = dist.is_initialized() and dist.get_backend() == "gloo"
     return [torch.device("cpu")] * k if by_gloo else try_devices(k)
 
