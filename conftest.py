@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settings come from a folder of the book's own: in `.venv` as for make, else one that is gone at the end."""
+    gc.disable()  # until all is loaded: what is loaded stays, and would be searched for garbage again and again
     folder = VENV / "settings"
     if not os.access(VENV, os.W_OK):
         temporary = tempfile.TemporaryDirectory(prefix="d2lpar-settings-")
@@ -32,6 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -32,6 +32,7 @@ def test_the_function_that_d2l_calls_and_ipython_9_lacks_is_there():
     assert d2lpar.plot.compat and callable(display.set_matplotlib_formats)
 
 
+@pytest.mark.slow
 def test_a_collective_alone_loads_neither_plotting_nor_data():
     code = "import d2lpar.collectives, sys; print(sorted({'matplotlib', 'd2l', 'torchvision', 'IPython'} & set(sys.modules)))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -755,6 +755,7 @@ def test_folders_that_a_failed_download_made_are_gone(tmp_path):
     assert everything_in(tmp_path) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(download.fcntl is None, reason="there is no lock on this system")
 def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_one_needs(mirror, tmp_path, capsys):
     kill = """

@@ -153,6 +153,7 @@ def test_where_there_is_no_git_checkout_it_says_so(book, monkeypatch):
         diff_notebooks.main()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments, code", [([], 0), (["nothing"], 1)])
 def test_the_command_ends_with_0_whether_or_not_something_changed_and_with_1_on_a_mistake(root, arguments, code):
     if subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True).returncode:

@@ -63,6 +63,7 @@ def test_a_cell_that_fails_without_being_meant_to_stops_the_script(tmp_path: Pat
         run(script, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_the_same_text(tmp_path: Path, root: Path) -> None:
     notebook, out = written(tmp_path / "a.ipynb", new_code_cell("print('ä')")), tmp_path / "a.py"
     subprocess.run([sys.executable, root / "book" / "tools" / "export_script.py", notebook, out], check=True)

@@ -36,6 +36,9 @@ def runs_in(path):
     return [record["run"] for record in read_records(path)[1]]
 
 
+pytestmark = pytest.mark.slow  # runs are processes
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "runs.jsonl"
@@ -169,7 +172,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda how: how.name)
 def test_ended_from_outside_it_leaves_whole_lines_and_no_process(path, how, tmp_path):
