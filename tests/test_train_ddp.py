@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -21,14 +22,18 @@ EXAMPLES = {"train": 240, "t10k": 101}
 
 
 LAUNCH = """
-import os, socket, subprocess, sys
+import os, socket, subprocess, sys, time
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
 size = {"WORLD_SIZE": sys.argv[1], "LOCAL_WORLD_SIZE": sys.argv[1]}
 ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, **meet, **size, "RANK": str(r), "LOCAL_RANK": str(r)})
          for r in range(int(sys.argv[1]))]
-sys.exit(max([rank.wait() for rank in ranks]))
+while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
+    time.sleep(0.05)
+for rank in ranks:
+    rank.terminate()  # which has lost its peer
+sys.exit(any([rank.wait() for rank in ranks]))
 """
 
 
@@ -100,7 +105,8 @@ def start(script, data, tmp_path_factory):
     yield start
     for process in started:
         process.stdout.close()
-        process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert psutil.Process().children(recursive=True) == before
 
