@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import subprocess
@@ -45,6 +46,7 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+        atexit.register(gc.unfreeze)  # else what is loaded seems to be leaked
 
 
 @pytest.hookimpl(optionalhook=True)

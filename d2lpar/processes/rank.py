@@ -7,6 +7,7 @@ It is started as a file, not imported, so that a rank loads no more of the book 
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import gc
 import linecache
@@ -26,6 +27,7 @@ import cloudpickle  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
+atexit.register(gc.unfreeze)
 gc.freeze()  # what is loaded now stays, and is not searched again and again while more is loaded
 gc.enable()
 
