@@ -10,7 +10,6 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
 
 import psutil
 import pytest
@@ -105,7 +104,7 @@ def start(script, data, tmp_path_factory):
     yield start
     for process in started:
         process.stdout.close()
-        with suppress(ProcessLookupError):
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert psutil.Process().children(recursive=True) == before
