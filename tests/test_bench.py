@@ -72,7 +72,10 @@ def test_where_the_ranks_have_no_gpu_each_all_is_timed_on_the_cpu(monkeypatch):
     monkeypatch.setattr(cases.dist, "is_initialized", lambda: True)
     monkeypatch.setattr(cases.dist, "get_backend", lambda: "gloo")
     assert cases.devices_of(2) == [torch.device("cpu")] * 2
-    assert len(run.step_rows("LeNet", 2, "gloo", {name: [1.0, 1.0] for name in ("k devices", "1 device", "1 device, all cores", "processes")})) == 3
+    monkeypatch.setattr(run, "ALL_CORES", 8)
+    times = {name: [1.0, 1.0] for name in ("k devices", "1 device", "1 device, all cores", "processes", "own buckets", "tensor by tensor")}
+    assert [row.limit for row in run.step_rows("LeNet", 2, "gloo", times)] == [2, 0.25, None]
+    assert [row.limit for row in run.ddp_rows("a net", 2, "gloo", times)] == [2, None, None, 0.25, 2]
 
 
 @pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
