@@ -13,7 +13,7 @@ import d2lpar
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper", "d2lpar.processes.rank"}  # run, never imported
-UNLISTED = SCRIPTS | {"d2lpar.compat"}  # which mends another package, and has nothing to call
+UNLISTED = SCRIPTS | {"d2lpar.compat", "d2lpar.processes.children"}  # the parts of launch, and what mends another package
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
 
 

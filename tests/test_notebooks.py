@@ -267,7 +267,7 @@ def test_the_script_of_a_chapter_runs(path, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
     run = subprocess.run([sys.executable, "-c", QUICKLY, script], cwd=tmp_path, capture_output=True, text=True,
-                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=300)
+                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=550)
     assert run.returncode == 0, run.stderr
     for cell in code_cells(read(path)):
         for output in cell.outputs:

@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import gc
 import io
 import itertools
 import linecache
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -19,13 +21,14 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 import torch
 import torch.distributed as dist
 
 from d2lpar.devices import cores_per_device
-from d2lpar.processes import RankError, RankGroup, launch, run_ranks
+from d2lpar.processes import RankError, RankGroup, children, launch, run_ranks
 
 pytestmark = pytest.mark.slow  # each rank loads PyTorch
 
@@ -37,8 +40,9 @@ def nothing_is_left(tmp_path, monkeypatch):
     """Every call, also one that fails, leaves the caller as it was."""
 
     def state():
-        this, environment = psutil.Process(), {**os.environ, "PYTEST_CURRENT_TEST": ""}
-        return this.children(recursive=True), this.num_fds(), threading.enumerate(), os.listdir(temporary), environment
+        gc.collect()
+        others, fds = beside_the_loaded(psutil.Process())
+        return others, fds, threading.enumerate(), os.listdir(temporary), {**os.environ, "PYTEST_CURRENT_TEST": ""}
 
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -47,6 +51,20 @@ def nothing_is_left(tmp_path, monkeypatch):
     yield
     assert state() == before
     assert not dist.is_initialized()
+
+
+def beside_the_loaded(process):
+    """The processes that it has started, and how many files it has open, but for those that ranks are copies of."""
+    loaded = [one.pid for one in children.every_loaded if one.end.alive]
+    others = [child for child in process.children(recursive=True) if child.pid not in loaded]
+    return others, process.num_fds() - len(loaded)
+
+
+@pytest.fixture(params=["copies", "fresh Pythons"])
+def both_ways(request, monkeypatch):
+    """Ranks as they are on Linux, and as they are elsewhere and with GPUs."""
+    if request.param == "fresh Pythons":
+        monkeypatch.setattr(children, "copies_can_be_made", lambda backend: False)
 
 
 def until(condition):
@@ -122,14 +140,14 @@ def sleep_on():
     time.sleep(1000)
 
 
-def children(folder):
+def children_in(folder):
     return [int(path.read_text()) for path in folder.glob("child *") if path.read_text()]
 
 
 def start_a_child(rank, folder, then):
     child = subprocess.Popen(["sleep", "1000"])
     Path(folder, f"child {rank}").write_text(str(child.pid))
-    until(lambda: len(children(folder)) == 2)  # or the end of one rank would end the other before it has one
+    until(lambda: len(children_in(folder)) == 2)  # or the end of one rank would end the other before it has one
     then()
     return "done"
 
@@ -164,7 +182,7 @@ def names(rank):
 # Results
 
 
-def test_results_and_prints_come_in_rank_order_with_one_sum_on_all_ranks(capfd):
+def test_results_and_prints_come_in_rank_order_with_one_sum_on_all_ranks(capfd, both_ways):
     with cores_per_device(3):
         results = run_ranks(add_up, 3, torch.tensor([1.0, 2.0]))
     assert [rank for rank, *_ in results] == [0, 1, 2]
@@ -252,7 +270,7 @@ def test_the_first_rank_that_raises_ends_all_and_is_named_with_its_traceback(cap
 
 
 @pytest.mark.parametrize("how, words", [(os.kill, "was killed by SIGKILL"), (leave, "ended with exit code 9")])
-def test_a_rank_that_dies_is_named_and_not_the_peers_that_lose_it(how, words):
+def test_a_rank_that_dies_is_named_and_not_the_peers_that_lose_it(how, words, both_ways):
     with pytest.raises(RankError, match=f"^rank 1 {words} before fn had returned\n\nlast words$"):
         run_ranks(die, 2, how)
 
@@ -278,12 +296,12 @@ def give_up():
 @pytest.mark.parametrize("then", [bool, give_up, sleep_on, partial(os._exit, 9), hold_the_interpreter],
                          ids=["returns", "raises", "is ended after a time-out", "dies", "cannot even hear"])
 def test_a_child_of_a_rank_ends_with_it(then, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch, "time", when(lambda: len(children(tmp_path)) == 2 and then not in (bool, give_up),
+    monkeypatch.setattr(launch, "time", when(lambda: len(children_in(tmp_path)) == 2 and then not in (bool, give_up),
                                              "time out"))
     with contextlib.suppress(RankError, TimeoutError):
         assert run_ranks(start_a_child, 2, tmp_path, then, timeout_s=WAIT_S) == ["done"] * 2
-    assert len(children(tmp_path)) == 2
-    until(lambda: not any(map(alive, children(tmp_path))))
+    assert len(children_in(tmp_path)) == 2
+    until(lambda: not any(map(alive, children_in(tmp_path))))
 
 
 def test_a_result_that_cannot_be_read_here_names_its_rank():
@@ -291,10 +309,10 @@ def test_a_result_that_cannot_be_read_here_names_its_rank():
         run_ranks(give_what_cannot_be_read, 2)
 
 
-def test_the_time_limit_holds_while_the_ranks_are_started(monkeypatch):
+def test_the_time_limit_holds_while_the_ranks_are_started(monkeypatch, both_ways):
     now = itertools.count()
     monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
-    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only 2 of 1180591620717411303424 ranks had been started$"):
+    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only [02] of 1180591620717411303424 ranks had been started$"):
         run_ranks(names, 2**70, timeout_s=2.5)
 
 
@@ -311,7 +329,7 @@ def when(condition, then):
 
 
 @pytest.mark.slow
-def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_path, monkeypatch):
+def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_path, monkeypatch, both_ways):
     # the time is out when all are where they stay, however long this machine takes to start them
     def all_are_there():
         staying = [path.stat().st_mtime for path in tmp_path.glob("stays *")]
@@ -326,7 +344,7 @@ def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_p
     assert "in sleep_on\n" in message.partition("rank 2: ")[2]
 
 
-def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch, ctrl_c_is_obeyed):
+def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch, ctrl_c_is_obeyed, both_ways):
     monkeypatch.setattr(launch, "time", when(lambda: (tmp_path / "stays 1").exists(), "Ctrl-C"))
     with pytest.raises(KeyboardInterrupt):
         run_ranks(stay, 2, tmp_path)
@@ -359,7 +377,7 @@ def two():
         yield group
 
 
-def test_a_group_stays_for_many_calls_with_what_they_leave_behind(two, capsys):
+def test_a_group_stays_for_many_calls_with_what_they_leave_behind(both_ways, two, capsys):
     first = two.run(own_number)
     assert two.run(count_calls) == [1, 1] and two.run(count_calls) == [2, 2]
     assert capsys.readouterr().out == "".join(f"rank {rank}: call {n}\n" for n in (1, 2) for rank in (0, 1))
@@ -368,18 +386,22 @@ def test_a_group_stays_for_many_calls_with_what_they_leave_behind(two, capsys):
     assert two.run(own_number) == first
 
 
-def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed():
-    others, group = psutil.Process().children(), RankGroup(2)
+def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed(both_ways):
+    def started():
+        return len(beside_the_loaded(psutil.Process())[0]) - before
+
+    before = 0
+    before, group = started(), RankGroup(2)
     group.close()  # nothing is there yet
-    assert psutil.Process().children() == others
+    assert started() == 0
     first = group.run(own_number)
-    assert len(psutil.Process().children()) == len(others) + 3, "two ranks and the keeper"
+    assert started() == 3, "two ranks and the keeper"
     group.close()
     group.close()
-    assert not any(map(psutil.pid_exists, first)) and psutil.Process().children() == others
+    assert not any(map(psutil.pid_exists, first)) and started() == 0
     assert not set(group.run(own_number)) & set(first), "and another call starts it again"
     del group  # nobody holds it
-    assert psutil.Process().children() == others
+    assert started() == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no process")
@@ -474,10 +496,10 @@ def test_after_a_call_that_failed_the_next_one_finds_fresh_ranks(two, then, word
 
 
 @pytest.mark.slow
-def test_a_rank_that_was_killed_between_two_calls_is_replaced_with_all_others(two):
+def test_a_rank_that_was_killed_between_two_calls_is_replaced_with_all_others(both_ways, two):
     first = two.run(own_number)
     os.kill(first[1], signal.SIGKILL)
-    until(two._started.processes[1].has_ended)
+    until(two._started.processes[1].child.has_ended)
     assert not set(first) & set(two.run(own_number))
 
 
@@ -488,7 +510,7 @@ def test_a_rank_that_has_left_its_group_is_told_so_at_the_next_call(two):
         two.run(own_number)
 
 
-def test_a_time_out_says_which_rank_was_stopped_and_which_one_waited_where(two):
+def test_a_time_out_says_which_rank_was_stopped_and_which_one_waited_where(both_ways, two):
     two.run(own_number)  # so that what follows finds them ready
     with pytest.raises(TimeoutError) as error:
         two.run(lambda rank: rank or signal.raise_signal(signal.SIGSTOP), timeout_s=3)
@@ -503,7 +525,8 @@ def test_a_rank_that_never_joins_does_not_hold_the_caller(monkeypatch):
     def start_and_stop(process, rank, *settings):
         start(process, rank, *settings)
         if rank == 1:
-            os.kill(process.pid, signal.SIGSTOP)
+            os.kill(process.child.pid, signal.SIGSTOP)
+            until(process.child.is_stopped)
 
     monkeypatch.setattr(launch._Process, "__init__", start_and_stop)
     joining = when(lambda: any(Path(tempfile.gettempdir()).glob("*/store")), "time out")
@@ -567,7 +590,8 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
         until(lambda: caller.poll() is not None or len(list(tmp_path.glob("child ?"))) == 2)
         processes = psutil.Process(caller.pid).children(recursive=True)
         try:
-            assert len(processes) == 5, "two ranks, a child of each, and the keeper"
+            loaded = 2 * children.copies_can_be_made("gloo")
+            assert len(processes) == 5 + loaded, "two ranks, a child of each, the keeper, and those that ranks are copies of"
             caller.kill()
             until(lambda: not any(alive(process.pid) for process in processes))
             until(lambda: os.listdir(tempfile.gettempdir()) == [])
@@ -575,6 +599,181 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
             for process in processes:
                 if process.is_running():
                     process.kill()
+
+
+# Copies of loaded processes
+
+only_copies = pytest.mark.skipif(not children.copies_can_be_made("gloo"), reason="here every rank is a fresh Python")
+
+
+def surroundings(rank):
+    files = sorted(os.readlink(f"/proc/self/fd/{fd}").split(":")[0].rpartition("-")[2] for fd in range(10)
+                   if os.path.exists(f"/proc/self/fd/{fd}"))
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE)]
+    return (sys.argv[2:], sys.path, os.getcwd(), {**os.environ}, os.getpgid(0) == os.getpid(), threading.active_count(),
+            handlers, files, sys.stdin.read())
+
+
+@only_copies
+def test_a_copy_finds_itself_where_a_fresh_python_does(monkeypatch):
+    copies = run_ranks(surroundings, 2)
+    monkeypatch.setattr(children, "copies_can_be_made", lambda backend: False)
+    for copy, fresh in zip(copies, run_ranks(surroundings, 2)):
+        for one, other in zip(copy, fresh, strict=True):
+            assert one == other
+
+
+def draws(rank):
+    return random.random(), np.random.rand(), torch.rand(1).item(), hash("a word"), os.getppid(), os.getpid()
+
+
+@only_copies
+def test_copies_draw_numbers_of_their_own_and_have_the_hashes_of_no_other_rank():
+    first, second = run_ranks(draws, 2), run_ranks(draws, 2)
+    *numbers, hashes, loaded, ranks = zip(*first, *second)
+    assert [len(set(each)) for each in (*numbers, ranks)] == [4] * 4
+    assert hashes[:2] == hashes[2:] and len(set(hashes)) == 2, "and rank 1 is always a copy of the same process"
+    assert loaded[:2] == loaded[2:] and len(set(loaded)) == 2
+
+
+@only_copies
+def test_another_environment_or_folder_needs_processes_that_are_loaded_anew(two, monkeypatch, tmp_path):
+    def here(rank):
+        return os.getppid(), os.environ.get("SOMETHING_NEW"), os.getcwd()
+
+    before = two.run(here)
+    with monkeypatch.context() as patch:
+        patch.setenv("SOMETHING_NEW", "3")
+        patch.chdir(tmp_path)
+        after = run_ranks(here, 2)
+    assert [rest for _, *rest in after] == [["3", str(tmp_path)]] * 2
+    assert not {parent for parent, *_ in before} & {parent for parent, *_ in after}
+    assert two.run(here) == before, "the group that was there stays"
+
+
+@only_copies
+def test_when_the_loaded_processes_are_killed_their_ranks_go_on_and_later_ones_are_made_anew(two):
+    first = two.run(draws)
+    for *_, loaded, _ in first:
+        os.kill(loaded, signal.SIGKILL)
+        until(lambda: not alive(loaded))
+    assert [pid for *_, pid in two.run(draws)] == [pid for *_, pid in first]
+    assert not {loaded for *_, loaded, _ in first} & {loaded for *_, loaded, _ in run_ranks(draws, 2)}
+    two.close()
+    until(lambda: not any(alive(pid) for *_, pid in first))
+
+
+def add_a_name(rank):
+    ctypes.CDLL(None).prctl(15, "ranks äöü äöü".encode(), 0, 0, 0)  # cut within a letter
+
+
+@only_copies
+def test_a_copy_may_have_any_name_and_its_files_are_those_of_its_own_group(two):
+    two.run(add_a_name)
+    with RankGroup(2) as others:
+        others.run(add_a_name)
+        assert two.run(own_number) != others.run(own_number)
+
+
+@only_copies
+def test_a_loaded_process_that_is_stopped_or_ended_does_not_hold_the_groups_that_have_its_copies(two, monkeypatch):
+    monkeypatch.setattr(children, "_PATIENCE_S", 0.1)
+    first = two.run(draws)
+    for *_, loaded, _ in first:
+        os.kill(loaded, signal.SIGSTOP)
+    with pytest.raises(TimeoutError, match="^after 0.5 s, only 0 of 1 ranks had been started"):
+        run_ranks(draws, 1, timeout_s=0.5)
+    two.close()
+    assert len(two.run(draws, timeout_s=WAIT_S)) == 2
+    until(lambda: not any(alive(pid) for *_, pid in first))
+
+
+@only_copies
+def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch):
+    group = RankGroup(1)
+    group.run(own_number)
+    group.itself = group
+    del group
+    copy = children.Loaded.copy
+
+    def find_garbage(loaded, settings, log, look):
+        def collect():
+            gc.collect()
+            look()
+
+        os.kill(loaded.pid, signal.SIGSTOP)
+        threading.Timer(0.2, os.kill, (loaded.pid, signal.SIGCONT)).start()
+        return copy(loaded, settings, log, collect)
+
+    monkeypatch.setattr(children.Loaded, "copy", find_garbage)
+    gc.disable()
+    try:
+        assert len(run_ranks(own_number, 1, timeout_s=20)) == 1
+    finally:
+        gc.enable()
+
+
+@only_copies
+def test_a_module_written_after_the_first_start_is_found(tmp_path, monkeypatch):
+    def load(rank):
+        import written_later
+
+        return written_later.VALUE
+
+    folder = tmp_path / "later"
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    run_ranks(draws, 1)
+    folder.mkdir()
+    (folder / "written_later.py").write_text("VALUE = 7")
+    assert run_ranks(load, 1) == [7]
+
+
+@only_copies
+def test_a_loaded_process_that_dies_just_then_is_replaced_by_a_fresh_python(monkeypatch):
+    run_ranks(draws, 1)
+    monkeypatch.setattr(children.Loaded, "is_there", lambda loaded: True)
+    os.kill(run_ranks(draws, 1)[0][-2], signal.SIGKILL)
+    [(*_, parent, _)] = run_ranks(draws, 1)
+    assert parent == os.getpid()
+
+
+@only_copies
+def test_interrupted_while_the_processes_load_the_call_ends_at_once_and_the_next_one_works(monkeypatch, ctrl_c_is_obeyed):
+    look, looks = launch._leave_if_interrupted, itertools.count()
+
+    def interrupt(waiting):
+        if next(looks) == 6:
+            signal.raise_signal(signal.SIGINT)
+        look(waiting)
+
+    with monkeypatch.context() as patch:
+        patch.setenv("SOMETHING_NEW", "4")  # so that they load
+        patch.setattr(launch, "_leave_if_interrupted", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run_ranks(draws, 2)
+    assert next(looks) == 7, "it did not wait for PyTorch"
+    assert len(run_ranks(draws, 2)) == 2
+
+
+@only_copies
+def test_a_loaded_process_that_nobody_needs_ends_by_itself():
+    code = ("import runpy, sys; make_copies = runpy.run_path(sys.argv[1])['make_copies']; "
+            "make_copies.__globals__['_IDLE_S'] = 0.1; make_copies()")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert subprocess.run([sys.executable, "-c", code, Path(children.__file__).with_name("rank.py")], stdin=theirs,
+                              timeout=WAIT_S).returncode == 0
+
+
+@pytest.mark.slow
+def test_a_program_that_leaves_a_group_open_leaves_no_process(tmp_path):
+    (tmp_path / "script.py").write_text("from d2lpar.processes import RankGroup\nimport os\ngroup = RankGroup(2)\n"
+                                        "print(os.getpid(), *group.run(lambda rank: os.getpid()))\nimport psutil\n"
+                                        "print(*[child.pid for child in psutil.Process().children(recursive=True)])\n")
+    run = subprocess.run([sys.executable, "-W", "error::ResourceWarning", tmp_path / "script.py"], capture_output=True,
+                         text=True, timeout=WAIT_S)
+    assert run.stderr == "" and len(run.stdout.split()) >= 6
+    assert not any(map(alive, map(int, run.stdout.split())))
 
 
 # Bad input

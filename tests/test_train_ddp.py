@@ -21,18 +21,30 @@ EXAMPLES = {"train": 240, "t10k": 101}
 
 
 LAUNCH = """
-import os, socket, subprocess, sys, time
+import os, runpy, socket, sys
+import torch._dynamo, torchvision  # once: the ranks are copies of this process
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
 size = {"WORLD_SIZE": sys.argv[1], "LOCAL_WORLD_SIZE": sys.argv[1]}
-ranks = [subprocess.Popen([sys.executable, *sys.argv[2:]], env={**os.environ, **meet, **size, "RANK": str(r), "LOCAL_RANK": str(r)})
-         for r in range(int(sys.argv[1]))]
-while None in (codes := [rank.poll() for rank in ranks]) and not any(codes):
-    time.sleep(0.05)
-for rank in ranks:
-    rank.terminate()  # which has lost its peer
-sys.exit(any([rank.wait() for rank in ranks]))
+ranks = []
+for rank in range(int(sys.argv[1])):
+    process = os.fork()
+    if process == 0:
+        os.environ.update(meet, **size, RANK=str(rank), LOCAL_RANK=str(rank))
+        sys.argv = sys.argv[2:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        sys.exit()
+    ranks.append(process)
+failed = False
+while ranks:
+    process, status = os.wait()
+    ranks.remove(process)
+    if status and not failed:
+        failed = True
+        for other in ranks:
+            os.kill(other, 15)  # which has lost its peer
+sys.exit(failed)
 """
 
 

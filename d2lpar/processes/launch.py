@@ -1,8 +1,8 @@
 """`RankGroup` and `run_ranks`: a function, called in several processes at once.
 
-Every rank is a fresh Python. `fn` travels to it by its name or, where it is defined in a notebook or a script, as it
-is, with the functions, classes and values that it uses; the program that started it is not run again, so a script needs
-no `if __name__ == "__main__"`.
+Every rank is a fresh Python, on Linux a copy of one that has loaded PyTorch. `fn` travels to it by its name or, where
+it is defined in a notebook or a script, as it is, with the functions, classes and values that it uses; the program
+that started it is not run again, so a script needs no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,7 @@ import torch.distributed as dist
 from d2lpar.checks import check_counts, shown
 from d2lpar.devices import device_cores
 from d2lpar.interrupts import Waiting, uninterrupted
+from d2lpar.processes import children
 
 _LOOK_S = 0.02  # the caller looks this often for news
 _FOREVER_S = 1e9  # some thirty years
@@ -49,10 +50,11 @@ class RankError(RuntimeError):
 class RankGroup:
     """`world_size` processes that form one process group, and stay for many calls.
 
-    They are started by the first `run`, which takes some seconds, and live until `close`, or as long as this object or
-    the program; after a call that failed the next one starts fresh ones. The group's backend is NCCL where each rank
-    can have a GPU of its own, which is then its current device, and otherwise Gloo, with the share of the cores that a
-    virtual device has; if there are GPUs, but not enough, it says so.
+    They are started by the first `run`, and live until `close`, or as long as this object or the program; after a call
+    that failed the next one starts fresh ones. A start takes some seconds; on Linux without GPUs only the first one
+    does, because each rank is then a copy of a process that has loaded PyTorch and waits. The group's backend is NCCL
+    where each rank can have a GPU of its own, which is then its current device, and otherwise Gloo, with the share of
+    the cores that a virtual device has; if there are GPUs, but not enough, it says so.
 
         with RankGroup(2) as ranks:
             ranks.run(fn, X)
@@ -62,7 +64,8 @@ class RankGroup:
 
     Once it is closed no rank is left and no process that a rank has started (but for those that have left the rank's
     process group, as daemons do). On Linux and macOS that also holds if the caller is killed, but for a rank that it
-    was starting in that very moment; if the caller has copies of itself, made by `os.fork`, when they are gone too.
+    was starting in that very moment; if the caller has copies of itself, made by `os.fork`, when they are gone too. The
+    processes that have loaded PyTorch end with the program, or when they have had no copies for five minutes.
 
     Raises:
         ValueError: if `world_size` is not an integer of at least 1.
@@ -102,7 +105,7 @@ class RankGroup:
         # an interrupt is looked for where there is time for it, so that it never finds a process that nobody knows of
         with uninterrupted(math.inf) as waiting, self._alone():
             started = self._own()
-            if started is None or any(process.has_ended() for process in started.processes):
+            if started is None or any(process.child.has_ended() for process in started.processes):
                 self.close()  # of a group that has lost a rank
                 started = self._started = _Started()
             try:
@@ -167,18 +170,37 @@ class _Started:
 
     def start(self, world_size: int, backend: str, deadline: float, timeout_s: float, waiting: Waiting | None) -> None:
         """Start the processes, unless they are there."""
-        for rank in range(len(self.processes), world_size):
+        def look() -> None:
             _leave_if_interrupted(waiting)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
-            self.processes.append(_Process(rank, world_size, self.folder, backend))
-            _input_of(self._keeper).write(b"%d\n" % self.processes[-1].pid)
+                there = len(self.processes)
+                raise TimeoutError(f"after {timeout_s} s, only {there} of {world_size} ranks had been started")
+
+        environment = _environment()
+        new = range(len(self.processes), world_size)
+        for rank in new:
+            look()
+            children.load(rank, backend, environment, Path(self.folder, f"{rank}-log"))
+        for rank in new:
+            look()
+            self.processes.append(_Process(rank, world_size, self.folder, backend, environment, look))
+            _input_of(self._keeper).write(b"%d\n" % self.processes[-1].child.pid)
 
     def call(self, call: bytes) -> None:
         """Let every rank run what is pickled in `call`."""
         Path(self.folder, "call").write_bytes(call)
         for process in self.processes:
-            process.tell(_CALL)
+            process.child.tell(_CALL)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the ranks, which is the caller's, with what a rank needs."""
+    environment = {"GLOO_SOCKET_IFNAME": loopback()} | os.environ | {
+        "OMP_NUM_THREADS": str(device_cores()),
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # "" is the current folder
+    }
+    environment.pop("PYTEST_CURRENT_TEST", None)  # it changes all the time, and so would the ranks' surroundings
+    return environment
 
 
 def _leave_if_interrupted(waiting: Waiting | None) -> None:
@@ -193,19 +215,11 @@ class _Process:
     the greetings of Gloo; `stack`, where it stood when it was asked to end.
     """
 
-    def __init__(self, rank: int, world_size: int, folder: str, backend: str) -> None:
+    def __init__(self, rank: int, world_size: int, folder: str, backend: str, environment: Mapping[str, str],
+                 look: Callable[[], None]) -> None:
         self.name, self._prefix, self._shown = f"rank {rank}", Path(folder, f"{rank}-"), 0
-        settings = [folder, rank, world_size, backend]
-        environment = {"GLOO_SOCKET_IFNAME": loopback()} | os.environ | {
-            "OMP_NUM_THREADS": str(device_cores()),
-            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),  # "" is the current folder
-        }
-        with self.file("log").open("wb") as log:
-            # -P: no path but the caller's; a group of its own: Ctrl-C reaches the caller, which ends the ranks
-            self._process = subprocess.Popen([sys.executable, "-P", _HERE / "rank.py", *map(str, settings)],
-                                             env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log, bufsize=0,
-                                             process_group=0)
-        self.pid = self._process.pid
+        settings = [folder, str(rank), str(world_size), backend]
+        self.child = children.start(rank, settings, environment, self.file("log"), look)
 
     def file(self, what: str) -> Path:
         return Path(f"{self._prefix}{what}")
@@ -233,17 +247,6 @@ class _Process:
         finally:
             self.file("result").unlink()
 
-    def has_ended(self) -> bool:
-        """Whether the process is over; it is not reaped yet, so its number belongs to nobody else."""
-        if not hasattr(os, "waitid"):
-            return self._process.poll() is not None
-        if self._process.returncode is not None:
-            return True
-        try:
-            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # it was reaped at once, because this program ignores SIGCHLD
-            return True
-
     def has_lost_a_peer(self) -> bool:
         """Whether its error is about another rank's end."""
         return bool(_PEER_LOST.search(self.text("error").rpartition("\nRuntimeError: ")[2]))
@@ -252,35 +255,18 @@ class _Process:
         """Where it stood when it was asked to end."""
         if self.file("result").exists():
             return "fn had returned"
-        with suppress(ChildProcessError, AttributeError):  # it has ended; or this is no Unix
-            if os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
-                return "had been stopped by a signal"
+        if self.child.is_stopped():
+            return "had been stopped by a signal"
         return _with_source(self.text("stack")) or "nobody knows where; it may have been starting still"
 
-    def tell(self, word: bytes) -> None:
-        with suppress(OSError):  # one that has died
-            _input_of(self._process).write(word)
-
-    def terminate(self) -> None:
-        with suppress(OSError):
-            os.kill(self.pid, signal.SIGTERM)
-
-    def kill_group(self) -> None:
-        """Kill the process and all that it has started, unless it is reaped: then its number may be another's."""
-        if self._process.returncode is not None:
-            return
-        with suppress(OSError):
-            os.killpg(self.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._process.kill()
-
-    def reap(self) -> None:
-        self._process.wait()
-        _input_of(self._process).close()
-
     def why_dead(self) -> str:
-        self.kill_group()
-        code = self._process.wait()
+        self.child.kill_group()
+        code = self.child.reap()
         names = {number.value: number.name for number in signal.Signals}
-        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
+        if code is None:
+            how = "ended"
+        else:
+            how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
         when = "after" if self.file("result").exists() else "before"
         full = shutil.disk_usage(self.file("log").parent).free < 2**20
         why = "\n\nthe disk that holds the folder for temporary files is full" if full else ""
@@ -298,7 +284,7 @@ def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s:
             if all(process.has_lost_a_peer() for process in failed):
                 time.sleep(1.0)  # and so can the error of a process that has left the group on its way out
         for process in processes:
-            if process.has_ended() and not process.file("error").exists():
+            if process.child.has_ended() and not process.file("error").exists():
                 raise RankError(process.why_dead())
         if failed:
             failed = [process for process in waiting if process.file("error").exists()]
@@ -316,7 +302,7 @@ def _wait_for_results(processes: Sequence[_Process], deadline: float, timeout_s:
 def _release(processes: Sequence[_Process]) -> None:
     """Let the ranks go, which have waited for one another so that none loses a peer that it still needs."""
     for process in processes:
-        process.tell(_LEAVE)
+        process.child.tell(_LEAVE)
     _wait_for_ends(processes, 5 * _GRACE_S)
 
 
@@ -324,15 +310,15 @@ def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, fo
     """Leave no process, whatever it is doing, and no file."""
     if os.getpid() != owner:  # in a copy of the caller, made by os.fork
         return
-    if not all(process.has_ended() for process in processes):
+    if not all(process.child.has_ended() for process in processes):
         _ask_to_end(processes)
     for process in processes:
-        process.kill_group()
+        process.child.kill_group()
     keeper.kill()  # before the ranks are reaped: it must not know numbers that may be somebody else's
     keeper.wait()
     _input_of(keeper).close()
     for process in processes:
-        process.reap()
+        process.child.reap()
         process.show_prints()
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -352,13 +338,15 @@ def _with_source(stack: str) -> str:
 
 def _ask_to_end(processes: Sequence[_Process]) -> None:
     for process in processes:
-        process.terminate()
+        if not process.child.has_ended():
+            with suppress(OSError):
+                os.kill(process.child.pid, signal.SIGTERM)
     _wait_for_ends(processes, _GRACE_S)
 
 
 def _wait_for_ends(processes: Sequence[_Process], patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
-    while not all(process.has_ended() for process in processes) and time.monotonic() < deadline:
+    while not all(process.child.has_ended() for process in processes) and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
 
 

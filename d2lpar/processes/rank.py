@@ -1,24 +1,28 @@
 """What the process of a rank runs: join the group; then call a function, write down the result, and wait for the next.
 
     python rank.py FOLDER RANK WORLD_SIZE BACKEND
+    python rank.py
 
-It is started as a file, not imported, so that a rank loads no more of the book than its function needs.
+It is started as a file, not imported, so that a rank loads no more of the book than its function needs. Without
+arguments it makes copies of itself, each of which is a rank's process.
 """
 
 from __future__ import annotations
 
-import atexit
 import faulthandler
 import gc
+import json
 import linecache
 import os
 import pickle
 import signal
+import socket
 import sys
 import traceback
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +31,76 @@ import cloudpickle  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-atexit.register(gc.unfreeze)
 gc.freeze()  # what is loaded now stays, and is not searched again and again while more is loaded
 gc.enable()
+
+
+_IDLE_S = 300.0  # without copies for so long, the loaded process ends
+
+
+def make_copies() -> list[str]:
+    """Make a copy of this process for each rank that is asked for; comes back in the copy, with its arguments.
+
+    Who asks sends through the socket that is the input here the modules to load and the arguments, with two files, the
+    copy's input and its output; the answer is the copy's number. A number that is sent is that of a copy to forget.
+    """
+    caller = socket.socket(fileno=os.dup(0))
+    caller.settimeout(_IDLE_S)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # so that a copy's number is its own until it shall be forgotten
+    with open(os.devnull, "wb") as nowhere:  # the file that is there now is the first group's, and goes with it
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    copies = 0
+    while True:
+        try:
+            asked, files, *_ = socket.recv_fds(caller, 2**16, 2)
+        except TimeoutError:
+            if copies:
+                continue
+            os._exit(0)
+        if not asked:  # the caller is gone
+            os._exit(0)
+        match json.loads(asked):
+            case int(ended):
+                os.waitpid(ended, 0)
+                copies -= 1
+            case [modules, *arguments]:
+                load(modules)
+                copy = os.fork()
+                if copy == 0:
+                    caller.close()
+                    become_a_rank(*files)
+                    return arguments
+                copies += 1
+                with suppress(OSError):  # the copy does so too, because nobody knows which of the two is first
+                    os.setpgid(copy, copy)
+                for file in files:
+                    os.close(file)
+                caller.send(b"%d" % copy)
+
+
+def become_a_rank(its_input: int, its_output: int) -> None:
+    """What a copy does first: it has files, a group of processes and random numbers of its own, as a fresh Python."""
+    os.setpgid(0, 0)
+    os.dup2(its_input, 0)
+    os.dup2(its_output, 1)
+    os.dup2(its_output, 2)
+    os.close(its_input)
+    os.close(its_output)
+    invalidate_caches()  # a folder to import from may be there only now
+    torch.default_generator.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def load(modules: list[str]) -> None:
+    """Load modules, as PyTorch above: they stay."""
+    if any(name not in sys.modules for name in modules):
+        gc.disable()
+        for name in modules:
+            import_module(name)
+        gc.freeze()
+        gc.enable()
 
 
 def main(folder: str, rank: int, world_size: int, backend: str) -> None:
@@ -88,4 +159,6 @@ def pickle_result(result: Any) -> bytes:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:]:
+        sys.argv += make_copies()
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
