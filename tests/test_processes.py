@@ -8,6 +8,7 @@ import itertools
 import linecache
 import os
 import random
+import resource
 import signal
 import socket
 import subprocess
@@ -312,8 +313,13 @@ def test_a_result_that_cannot_be_read_here_names_its_rank():
 def test_the_time_limit_holds_while_the_ranks_are_started(monkeypatch, both_ways):
     now = itertools.count()
     monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
-    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only [02] of 1180591620717411303424 ranks had been started$"):
+    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only 0 of 1180591620717411303424 ranks had been started$"):
         run_ranks(names, 2**70, timeout_s=2.5)
+    if children.copies_can_be_made("gloo"):
+        return  # one waits for a copy, and looks at the clock as often as it takes
+    now = itertools.count()
+    with pytest.raises(TimeoutError, match=r"^after 3\.5 s, only 1 of 2 ranks had been started$"):
+        run_ranks(names, 2, timeout_s=3.5)
 
 
 def test_a_result_that_cannot_be_sent_is_named():
@@ -628,7 +634,8 @@ def draws(rank):
 
 
 @only_copies
-def test_copies_draw_numbers_of_their_own_and_have_the_hashes_of_no_other_rank():
+def test_copies_draw_numbers_of_their_own_and_have_the_hashes_of_no_other_rank(monkeypatch):
+    monkeypatch.setattr(children, "_PASSED_ON", ["numpy.random"])
     first, second = run_ranks(draws, 2), run_ranks(draws, 2)
     *numbers, hashes, loaded, ranks = zip(*first, *second)
     assert [len(set(each)) for each in (*numbers, ranks)] == [4] * 4
@@ -651,6 +658,39 @@ def test_another_environment_or_folder_needs_processes_that_are_loaded_anew(two,
     assert two.run(here) == before, "the group that was there stays"
 
 
+CHANGES = {
+    "umask": lambda: os.umask(0o077), "limits": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (500, 1000)),
+    "nice": lambda: os.nice(3), "cores": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
+    "ignored signals": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})}
+
+
+def inherited(rank):
+    mask = os.umask(0)
+    os.umask(mask)
+    return (mask, resource.getrlimit(resource.RLIMIT_NOFILE), os.nice(0), os.sched_getaffinity(0),
+            signal.getsignal(signal.SIGHUP), signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+
+@only_copies
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_what_a_program_changes_of_itself_its_later_ranks_have_too():
+    program = os.fork()  # so that the changes are not those of the tests
+    if program == 0:
+        with contextlib.suppress(BaseException):
+            run_ranks(inherited, 1)
+            seen = [children._surroundings({})]
+            for change in CHANGES.values():
+                change()
+                seen.append(children._surroundings({}))
+                assert seen[-1] != seen[-2]
+            assert run_ranks(inherited, 1) == [inherited(0)]
+            weakref.finalize._exitfunc()
+            os._exit(0)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == 0
+
+
 @only_copies
 def test_when_the_loaded_processes_are_killed_their_ranks_go_on_and_later_ones_are_made_anew(two):
     first = two.run(draws)
@@ -664,19 +704,19 @@ def test_when_the_loaded_processes_are_killed_their_ranks_go_on_and_later_ones_a
 
 
 def add_a_name(rank):
-    ctypes.CDLL(None).prctl(15, "ranks äöü äöü".encode(), 0, 0, 0)  # cut within a letter
+    ctypes.CDLL(None).prctl(15, "ranks äöüäöü".encode(), 0, 0, 0)  # is cut within a letter
 
 
 @only_copies
-def test_a_copy_may_have_any_name_and_its_files_are_those_of_its_own_group(two):
+def test_a_copy_may_have_any_name(two):
     two.run(add_a_name)
-    with RankGroup(2) as others:
-        others.run(add_a_name)
-        assert two.run(own_number) != others.run(own_number)
+    with open(f"/proc/{two.run(own_number)[0]}/comm", "rb") as file, pytest.raises(UnicodeDecodeError):
+        file.read().decode()
+    two.close()
 
 
 @only_copies
-def test_a_loaded_process_that_is_stopped_or_ended_does_not_hold_the_groups_that_have_its_copies(two, monkeypatch):
+def test_a_loaded_process_that_is_stopped_holds_nobody_and_goes_on_as_if_nothing_were_left(two, monkeypatch):
     monkeypatch.setattr(children, "_PATIENCE_S", 0.1)
     first = two.run(draws)
     for *_, loaded, _ in first:
@@ -684,8 +724,13 @@ def test_a_loaded_process_that_is_stopped_or_ended_does_not_hold_the_groups_that
     with pytest.raises(TimeoutError, match="^after 0.5 s, only 0 of 1 ranks had been started"):
         run_ranks(draws, 1, timeout_s=0.5)
     two.close()
-    assert len(two.run(draws, timeout_s=WAIT_S)) == 2
-    until(lambda: not any(alive(pid) for *_, pid in first))
+    assert all(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE for *_, pid in first)
+    for *_, loaded, _ in first:
+        os.kill(loaded, signal.SIGCONT)
+    second = two.run(draws, timeout_s=WAIT_S)
+    assert [loaded for *_, loaded, _ in second] == [loaded for *_, loaded, _ in first]
+    assert not any(psutil.pid_exists(pid) for *_, pid in first)
+    assert len(psutil.Process(second[0][-2]).children()) == 1, "and not the copy that nobody has waited for"
 
 
 @only_copies
@@ -694,11 +739,11 @@ def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch
     group.run(own_number)
     group.itself = group
     del group
-    copy = children.Loaded.copy
+    copy, found = children.Loaded.copy, []
 
     def find_garbage(loaded, settings, log, look):
         def collect():
-            gc.collect()
+            found.append(gc.collect())
             look()
 
         os.kill(loaded.pid, signal.SIGSTOP)
@@ -708,7 +753,7 @@ def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch
     monkeypatch.setattr(children.Loaded, "copy", find_garbage)
     gc.disable()
     try:
-        assert len(run_ranks(own_number, 1, timeout_s=20)) == 1
+        assert len(run_ranks(own_number, 1, timeout_s=20)) == 1 and any(found)
     finally:
         gc.enable()
 
@@ -749,9 +794,9 @@ def test_interrupted_while_the_processes_load_the_call_ends_at_once_and_the_next
     with monkeypatch.context() as patch:
         patch.setenv("SOMETHING_NEW", "4")  # so that they load
         patch.setattr(launch, "_leave_if_interrupted", interrupt)
+        patch.setattr(children, "Copy", None)  # nor is one made
         with pytest.raises(KeyboardInterrupt):
             run_ranks(draws, 2)
-    assert next(looks) == 7, "it did not wait for PyTorch"
     assert len(run_ranks(draws, 2)) == 2
 
 

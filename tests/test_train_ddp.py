@@ -31,6 +31,7 @@ ranks = []
 for rank in range(int(sys.argv[1])):
     process = os.fork()
     if process == 0:
+        torch.default_generator.seed()  # as a fresh process has one of its own
         os.environ.update(meet, **size, RANK=str(rank), LOCAL_RANK=str(rank))
         sys.argv = sys.argv[2:]
         runpy.run_path(sys.argv[0], run_name="__main__")

@@ -2,7 +2,7 @@
 
 To load PyTorch takes some seconds of a core. So a process that has loaded it waits for each rank r, and every process
 that becomes rank r is a copy of it. Ranks are not copies of one another: as under `torchrun`, each has hashes and
-addresses of its own, so a set has another order on each.
+addresses of its own, so a set of words may have another order on each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -27,7 +26,6 @@ import torch
 _RANK = Path(__file__).with_name("rank.py")
 _LOOK_S = 0.02  # while it waits, the caller looks this often whether it should go on
 _PATIENCE_S = 2.0  # with a loaded process that shall forget a copy
-_BIRTH, _STATUS = 19, 49  # when a process was started, and how it ended: places in its /proc stat, from the state on
 _PASSED_ON = ["torch._dynamo"]  # large, and needed by every optimizer; loaded where the caller has loaded it
 
 
@@ -83,8 +81,12 @@ class Copy:
 
     def __init__(self, pid: int, caller: IO[bytes], loaded: Loaded) -> None:
         self.pid, self._caller, self._loaded = pid, caller, loaded
-        self._reaped, self._birth = False, self._told()[_BIRTH]
+        self._reaped = False
         self._code: int | None = None
+        try:
+            self._stat = os.open(f"/proc/{pid}/stat", os.O_RDONLY)  # this process's for ever, and never another's
+        except OSError as error:
+            raise Lost from error
 
     def tell(self, word: bytes) -> None:
         """Send it a word."""
@@ -93,15 +95,15 @@ class Copy:
 
     def has_ended(self) -> bool:
         """Whether the process is over."""
-        return self._reaped or self._state() in "XZ"
+        return self._reaped or self._state() in b"XZ"
 
     def is_stopped(self) -> bool:
         """Whether a signal has stopped it."""
-        return not self._reaped and self._state() in "Tt"
+        return not self._reaped and self._state() in b"Tt"
 
     def kill_group(self) -> None:
-        """Kill the process and all that it has started."""
-        if not self._reaped and self._state() != "X":
+        """Kill the process and all that it has started, unless it is reaped."""
+        if not self._reaped and self._state() != b"X":
             with suppress(OSError):
                 os.killpg(self.pid, signal.SIGKILL)
 
@@ -110,34 +112,23 @@ class Copy:
         if not self._reaped:
             while not self.has_ended():
                 time.sleep(_LOOK_S)
-            if (told := self._told())[0] == "Z" and told[_BIRTH] == self._birth:
-                self._code = os.waitstatus_to_exitcode(int(told[_STATUS]))
-            self._loaded.forget(self.pid)
-            deadline = time.monotonic() + _PATIENCE_S
-            while self._state() != "X":
-                if time.monotonic() > deadline:  # it has been stopped by a signal, or worse
-                    self._loaded.end()
-                    break
-                time.sleep(_LOOK_S / 10)
+            with suppress(Lost):
+                self._code = self._loaded.forget(self.pid)
             self._reaped = True
+            os.close(self._stat)
             self._caller.close()
         return self._code
 
-    def _state(self) -> str:
-        """A letter of /proc; X if its number is nobody's any more, or another's."""
-        told = self._told()
-        return told[0] if told[_BIRTH] == self._birth else "X"
-
-    def _told(self) -> list[str]:
-        """What /proc says of the process, from its state on."""
+    def _state(self) -> bytes:
+        """A letter of /proc, X if it is reaped."""
         try:
-            return Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
-        except (FileNotFoundError, ProcessLookupError):
-            return ["X"] * 50
+            return os.pread(self._stat, 4096, 0).rpartition(b")")[2].split()[0]
+        except ProcessLookupError:
+            return b"X"
 
 
 class Lost(Exception):
-    """A loaded process has ended."""
+    """A loaded process has ended, or does not answer."""
 
 
 class Loaded:
@@ -147,7 +138,7 @@ class Loaded:
     """
 
     def __init__(self, surroundings: tuple, environment: Mapping[str, str], log: IO[bytes]) -> None:
-        self.surroundings, self._alone = surroundings, threading.Lock()
+        self.surroundings = surroundings
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._process = subprocess.Popen([sys.executable, "-P", _RANK], env=environment, stdin=theirs.fileno(),
@@ -159,7 +150,8 @@ class Loaded:
             theirs.close()
         self.pid = self._process.pid
         self.end = weakref.finalize(self, _end, os.getpid(), self._process, self._control)
-        self.end.atexit = False  # pyrefly: ignore[missing-attribute]  # at the end of the program they all end, after the ranks
+        # pyrefly: ignore[missing-attribute]
+        self.end.atexit = False  # at the end of the program all are ended together, after the ranks
 
     def is_there(self) -> bool:
         """Whether nobody has ended it."""
@@ -169,45 +161,55 @@ class Loaded:
         """A copy of the process as the rank that `settings` describe.
 
         Args:
-            look: called while this waits; what it raises ends the waiting, and the loaded process.
+            look: called while this waits; what it raises ends the waiting, and the copy that nobody has waited for.
 
         Raises:
-            Lost: if somebody has killed it.
+            Lost: if it has ended.
         """
-        asked = json.dumps([[name for name in _PASSED_ON if name in sys.modules], *settings]).encode()
-        while not self._alone.acquire(timeout=_LOOK_S):
-            look()
         theirs, ours = os.pipe()
         caller = os.fdopen(ours, "wb", buffering=0)
         try:
-            self._send(asked, theirs, log.fileno())
-            while not select.select([self._control], [], [], _LOOK_S)[0]:
-                look()
-            return Copy(self._answer(), caller, self)
-        except BaseException:  # a copy that has been made nevertheless has nobody to tell it anything, and leaves
+            modules = [name for name in _PASSED_ON if name in sys.modules]
+            return Copy(self._ask([modules, *settings], look, theirs, log.fileno()), caller, self)
+        except BaseException:  # a copy that nobody will tell anything leaves
             caller.close()
-            self.end()
             raise
         finally:
             os.close(theirs)
-            self._alone.release()
 
-    def forget(self, pid: int) -> None:
-        """Let a copy that has ended go, so that its number is free."""
-        with suppress(Lost):
-            self._send(b"%d" % pid)
+    def forget(self, pid: int) -> int:
+        """Let a copy that has ended go, so that its number is free; its exit code.
 
-    def _send(self, word: bytes, *files: int) -> None:
+        Raises:
+            Lost: if the process has ended, or has been stopped: then it does so when it goes on.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+
+        def look() -> None:
+            if time.monotonic() > deadline:
+                raise Lost
+
+        return self._ask([pid], look)
+
+    def _ask(self, what: list, look: Callable[[], None], *files: int) -> int:
+        """The answer, through a pipe of its own: nobody gets another's, whoever asks at the same time or gives up."""
+        answer, theirs = os.pipe()
         try:
-            socket.send_fds(self._control, [word], files, socket.MSG_DONTWAIT)
-        except OSError as error:
-            raise Lost from error
-
-    def _answer(self) -> int:
-        try:
-            return int(self._control.recv(100))
-        except (OSError, ValueError) as error:  # ValueError: it says nothing any more
-            raise Lost from error
+            try:
+                socket.send_fds(self._control, [json.dumps(what).encode()], [theirs, *files], socket.MSG_DONTWAIT)
+            except OSError as error:
+                raise Lost from error
+            finally:
+                os.close(theirs)
+            news = select.poll()
+            news.register(answer, select.POLLIN)
+            while not news.poll(1000 * _LOOK_S):
+                look()
+            if word := os.read(answer, 100):
+                return int(word)
+            raise Lost
+        finally:
+            os.close(answer)
 
 
 def _end(owner: int, process: subprocess.Popen, control: socket.socket) -> None:
@@ -219,8 +221,8 @@ def _end(owner: int, process: subprocess.Popen, control: socket.socket) -> None:
         process.returncode = 0  # this is a copy of the caller, made by os.fork: it is not ours
 
 
-_loaded: dict[int, Loaded] = {}  # by rank
-every_loaded: weakref.WeakSet[Loaded] = weakref.WeakSet()  # those too that make no more copies
+_loaded: dict[int, Loaded] = {}  # by rank, those that make copies
+every_loaded: weakref.WeakSet[Loaded] = weakref.WeakSet()  # those too that make no more
 
 
 def _end_all() -> None:
@@ -233,7 +235,7 @@ weakref.finalize(Loaded, _end_all)  # made first, so called last: after those of
 
 def copies_can_be_made(backend: str) -> bool:
     """Whether a copy of a loaded process works as a fresh one does."""
-    if sys.platform != "linux" or backend != "gloo" or torch.cuda.is_available():  # a GPU's driver cannot be copied
+    if sys.platform != "linux" or backend != "gloo" or torch.cuda.device_count():  # a GPU's driver cannot be copied
         return False
     try:
         return os.readlink("/proc/self") == str(os.getpid())  # /proc tells how the copies are, if it is ours
@@ -241,34 +243,37 @@ def copies_can_be_made(backend: str) -> bool:
         return False
 
 
-def load(rank: int, backend: str, environment: Mapping[str, str], log: Path) -> None:
-    """Let a process load PyTorch, of which `start` makes rank `rank`, unless it is there or copies cannot be made."""
+def load(rank: int, backend: str, environment: Mapping[str, str], log: Path) -> Loaded | None:
+    """Let a process load PyTorch, so that `start` can copy it as rank `rank`, unless one is there already.
+
+    None if copies cannot be made.
+    """
     if not copies_can_be_made(backend):
-        _loaded.pop(rank, None)
-        return
-    surroundings = _surroundings(environment)
-    there = _loaded.get(rank)
-    if there is None or there.surroundings != surroundings or not there.is_there():
-        _loaded.pop(rank, None)
-        with suppress(OSError), log.open("wb") as file:  # what cannot be started here is tried once more by `start`
-            _loaded[rank] = Loaded(surroundings, environment, file)
-            every_loaded.add(_loaded[rank])
+        return None
+    with suppress(OSError):  # what cannot be started or found out here is told by `start`
+        surroundings = _surroundings(environment)
+        there = _loaded.get(rank)
+        if there is None or there.surroundings != surroundings or not there.is_there():
+            with log.open("wb") as file:
+                there = _loaded[rank] = Loaded(surroundings, environment, file)
+            every_loaded.add(there)
+        return there
+    return None
 
 
 def _surroundings(environment: Mapping[str, str]) -> tuple:
-    """All that a process takes over from the one that starts it."""
-    here = os.stat(".")
-    status = [line for line in Path("/proc/thread-self/status").read_text("utf-8", "replace").splitlines()
-              if line.startswith(("Umask", "SigBlk", "SigIgn", "Cpus_allowed:"))]
-    return (os.getpid(), here.st_dev, here.st_ino, os.getpriority(os.PRIO_PROCESS, 0), status,
-            Path("/proc/self/limits").read_bytes(), dict(environment))
+    """What a process takes over from the one that starts it, as far as a program changes it."""
+    here, status = os.stat("."), Path("/proc/thread-self/status").read_text("utf-8", "replace")
+    names = ("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp:", "Cpus_allowed:")
+    return (os.getpid(), here.st_dev, here.st_ino, os.getpriority(os.PRIO_PROCESS, 0), dict(environment),
+            Path("/proc/self/limits").read_bytes(), [line for line in status.splitlines() if line.startswith(names)])
 
 
-def start(rank: int, settings: list[str], environment: Mapping[str, str], log: Path,
+def start(loaded: Loaded | None, settings: list[str], environment: Mapping[str, str], log: Path,
           look: Callable[[], None]) -> Child | Copy:
-    """Start the process of a rank: a copy, if a process has been loaded for it; see `Loaded.copy`."""
+    """Start the process of a rank: a copy of `loaded`, see `Loaded.copy`, or a fresh Python."""
     with log.open("ab") as file:
-        if rank in _loaded:
+        if loaded is not None:
             with suppress(Lost):
-                return _loaded[rank].copy(settings, file, look)
+                return loaded.copy(settings, file, look)
         return Child(settings, environment, file)

@@ -1,8 +1,8 @@
 """`RankGroup` and `run_ranks`: a function, called in several processes at once.
 
-Every rank is a fresh Python, on Linux a copy of one that has loaded PyTorch. `fn` travels to it by its name or, where
-it is defined in a notebook or a script, as it is, with the functions, classes and values that it uses; the program
-that started it is not run again, so a script needs no `if __name__ == "__main__"`.
+Every rank is a fresh Python, on Linux without GPUs a copy of one that has loaded PyTorch. `fn` travels to it by its
+name or, where it is defined in a notebook or a script, as it is, with the functions, classes and values that it uses;
+the program that started it is not run again, so a script needs no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class RankGroup:
     """`world_size` processes that form one process group, and stay for many calls.
 
     They are started by the first `run`, and live until `close`, or as long as this object or the program; after a call
-    that failed the next one starts fresh ones. A start takes some seconds; on Linux without GPUs only the first one
-    does, because each rank is then a copy of a process that has loaded PyTorch and waits. The group's backend is NCCL
+    that failed the next one starts fresh ones. A start takes some seconds; on Linux without GPUs mostly far less,
+    because each rank is then a copy of a process that has loaded PyTorch and waits. The group's backend is NCCL
     where each rank can have a GPU of its own, which is then its current device, and otherwise Gloo, with the share of
     the cores that a virtual device has; if there are GPUs, but not enough, it says so.
 
@@ -151,7 +151,7 @@ class RankGroup:
 def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.0) -> list:
     """Run `fn(rank, *args)` in `world_size` fresh processes that form one group; give the results in rank order.
 
-    A `RankGroup` for one call: see there for the backend and for what is left afterwards, which is nothing, and its
+    A `RankGroup` for one call: see there for the backend and for what is left afterwards, and its
     `run` for arguments, prints, results and errors.
     """
     _check(fn, timeout_s)
@@ -177,13 +177,14 @@ class _Started:
                 raise TimeoutError(f"after {timeout_s} s, only {there} of {world_size} ranks had been started")
 
         environment = _environment()
-        new = range(len(self.processes), world_size)
-        for rank in new:
+        loaded = []  # all of them first, because they take seconds
+        for rank in range(len(self.processes), world_size):
             look()
-            children.load(rank, backend, environment, Path(self.folder, f"{rank}-log"))
-        for rank in new:
+            loaded.append(children.load(rank, backend, environment, Path(self.folder, f"{rank}-log")))
+        for one in loaded:
             look()
-            self.processes.append(_Process(rank, world_size, self.folder, backend, environment, look))
+            rank = len(self.processes)
+            self.processes.append(_Process(rank, world_size, self.folder, backend, environment, one, look))
             _input_of(self._keeper).write(b"%d\n" % self.processes[-1].child.pid)
 
     def call(self, call: bytes) -> None:
@@ -216,10 +217,10 @@ class _Process:
     """
 
     def __init__(self, rank: int, world_size: int, folder: str, backend: str, environment: Mapping[str, str],
-                 look: Callable[[], None]) -> None:
+                 loaded: children.Loaded | None, look: Callable[[], None]) -> None:
         self.name, self._prefix, self._shown = f"rank {rank}", Path(folder, f"{rank}-"), 0
         settings = [folder, str(rank), str(world_size), backend]
-        self.child = children.start(rank, settings, environment, self.file("log"), look)
+        self.child = children.start(loaded, settings, environment, self.file("log"), look)
 
     def file(self, what: str) -> Path:
         return Path(f"{self._prefix}{what}")

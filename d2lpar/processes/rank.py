@@ -41,8 +41,9 @@ _IDLE_S = 300.0  # without copies for so long, the loaded process ends
 def make_copies() -> list[str]:
     """Make a copy of this process for each rank that is asked for; comes back in the copy, with its arguments.
 
-    Who asks sends through the socket that is the input here the modules to load and the arguments, with two files, the
-    copy's input and its output; the answer is the copy's number. A number that is sent is that of a copy to forget.
+    Who asks sends, through the socket that is the input here, the modules to load and the arguments, with three files:
+    one for the answer, which is the copy's number, the copy's input and its output. Or the number of a copy that has
+    ended, with a file for the answer, which is how it ended; from then on the number is free.
     """
     caller = socket.socket(fileno=os.dup(0))
     caller.settimeout(_IDLE_S)
@@ -53,40 +54,46 @@ def make_copies() -> list[str]:
     copies = 0
     while True:
         try:
-            asked, files, *_ = socket.recv_fds(caller, 2**16, 2)
+            asked, files, *_ = socket.recv_fds(caller, 2**16, 3)
         except TimeoutError:
             if copies:
                 continue
             os._exit(0)
         if not asked:  # the caller is gone
             os._exit(0)
-        match json.loads(asked):
-            case int(ended):
-                os.waitpid(ended, 0)
+        what, *arguments = json.loads(asked)
+        if isinstance(what, int):
+            answer = os.waitstatus_to_exitcode(os.waitpid(what, 0)[1])
+            copies -= 1
+        else:
+            load(what)
+            answer = os.fork()
+            if answer == 0:
+                caller.close()
+                become_a_rank(*files)
+                return arguments
+            copies += 1
+            with suppress(OSError):  # the copy does so too, because nobody knows which of the two is first
+                os.setpgid(answer, answer)
+        try:
+            os.write(files[0], b"%d" % answer)
+        except BrokenPipeError:  # nobody waits any more
+            if not isinstance(what, int):
+                os.killpg(answer, signal.SIGKILL)
+                os.waitpid(answer, 0)
                 copies -= 1
-            case [modules, *arguments]:
-                load(modules)
-                copy = os.fork()
-                if copy == 0:
-                    caller.close()
-                    become_a_rank(*files)
-                    return arguments
-                copies += 1
-                with suppress(OSError):  # the copy does so too, because nobody knows which of the two is first
-                    os.setpgid(copy, copy)
-                for file in files:
-                    os.close(file)
-                caller.send(b"%d" % copy)
+        for file in files:
+            os.close(file)
 
 
-def become_a_rank(its_input: int, its_output: int) -> None:
+def become_a_rank(asker: int, its_input: int, its_output: int) -> None:
     """What a copy does first: it has files, a group of processes and random numbers of its own, as a fresh Python."""
     os.setpgid(0, 0)
     os.dup2(its_input, 0)
     os.dup2(its_output, 1)
     os.dup2(its_output, 2)
-    os.close(its_input)
-    os.close(its_output)
+    for file in (asker, its_input, its_output):
+        os.close(file)
     invalidate_caches()  # a folder to import from may be there only now
     torch.default_generator.seed()
     if "numpy.random" in sys.modules:
