@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 VENV = Path(__file__).resolve().parent / ".venv"
+# what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages repository site", "ranks": "batchnorm bench ddp diagnosis evaluation ranks traffic",
-            "trainings": "train_ddp"}  # what is costly and shared, and by the tests of which files
+            "processes": "processes", "trainings": "train_ddp"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 

@@ -252,11 +252,11 @@ def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_ty
 QUICKLY = """
 import runpy, sys
 from d2lpar import official_files, study, timing
-official_files.NUM_TRAIN, official_files.NUM_TEST = 512, 256
+official_files.NUM_TRAIN, official_files.NUM_TEST = 128, 64
 repeatedly = timing.time_each_repeat
 timing.time_each_repeat = lambda cases, *_, **__: repeatedly(cases, repeats=1, warmup=0)
 train = study.train_setting
-study.train_setting = lambda setting, seed, size: train(setting._replace(num_train=486), seed, size._replace(num_test=256))
+study.train_setting = lambda setting, seed, size: train(setting._replace(num_train=102), seed, size._replace(num_test=64))
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 

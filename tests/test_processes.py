@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -677,7 +678,7 @@ def inherited(rank):
 def test_what_a_program_changes_of_itself_its_later_ranks_have_too():
     program = os.fork()  # so that the changes are not those of the tests
     if program == 0:
-        with contextlib.suppress(BaseException):
+        try:
             run_ranks(inherited, 1)
             seen = [children._surroundings({})]
             for change in CHANGES.values():
@@ -686,8 +687,11 @@ def test_what_a_program_changes_of_itself_its_later_ranks_have_too():
                 assert seen[-1] != seen[-2]
             assert run_ranks(inherited, 1) == [inherited(0)]
             weakref.finalize._exitfunc()
-            os._exit(0)
-        os._exit(4)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(4)
+        os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == 0
 
 

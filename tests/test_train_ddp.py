@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib.util
+import itertools
+import json
 import os
+import select
 import signal
 import struct
 import subprocess
@@ -20,32 +24,39 @@ WAIT_S = 120  # for what takes some seconds
 EXAMPLES = {"train": 240, "t10k": 101}
 
 
-LAUNCH = """
-import os, runpy, socket, sys
-import torch._dynamo, torchvision  # once: the ranks are copies of this process
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-size = {"WORLD_SIZE": sys.argv[1], "LOCAL_WORLD_SIZE": sys.argv[1]}
-ranks = []
-for rank in range(int(sys.argv[1])):
-    process = os.fork()
-    if process == 0:
-        torch.default_generator.seed()  # as a fresh process has one of its own
-        os.environ.update(meet, **size, RANK=str(rank), LOCAL_RANK=str(rank))
-        sys.argv = sys.argv[2:]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-        sys.exit()
-    ranks.append(process)
-failed = False
-while ranks:
-    process, status = os.wait()
-    ranks.remove(process)
-    if status and not failed:
-        failed = True
-        for other in ranks:
-            os.kill(other, 15)  # which has lost its peer
-sys.exit(failed)
+LAUNCHER = """
+import json, os, runpy, socket, sys
+import torch._dynamo, torchvision  # once: all ranks of all calls are copies of this process
+
+def become(rank, ranks, port, out, argv):
+    for stream in (1, 2):
+        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    torch.default_generator.seed()  # as a fresh process has one of its own
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
+                      RANK=str(rank), LOCAL_RANK=str(rank))
+    sys.argv = argv
+    runpy.run_path(argv[0], run_name="__main__")
+    sys.exit()
+
+for line in sys.stdin:
+    ranks, out, argv = json.loads(line)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    running = []
+    for rank in range(ranks):
+        running.append(os.fork())
+        if running[-1] == 0:
+            become(rank, ranks, port, out, argv)
+    failed = False
+    while running:
+        process, status = os.wait()
+        running.remove(process)
+        if status and not failed:
+            failed = True
+            for other in running:
+                os.kill(other, 15)  # which has lost its peer
+    print(int(failed), flush=True)
 """
 
 
@@ -91,43 +102,59 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def start(script, data, tmp_path_factory):
-    """Starts the script on so many ranks, with a checkpoint of some name; at the end, nothing of it may be left.
+    """Starts the script on so many ranks by torchrun, with a checkpoint of some name; at the end, nothing of it may be left.
 
-    By torchrun, or by a program that gives the ranks the same variables and is quicker to load.
+    `start.run` does the same by a program that gives the ranks the same variables and has loaded PyTorch already, and
+    returns its exit code and what was printed. `start.saved` reads a checkpoint.
     """
-    started, folder = [], tmp_path_factory.mktemp("checkpoints")
-    quick = tmp_path_factory.mktemp("launcher") / "launch.py"
-    quick.write_text(LAUNCH, "utf8")
+    folder = tmp_path_factory.mktemp("checkpoints")
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
-    def start(ranks, name, *options, script=script, torchrun=False):
-        by = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if torchrun else [quick, ranks]
-        command = [sys.executable, *by, script, "--data", data, "--batch-size", "24", "--checkpoint", folder / name, *options]
-        environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        process = subprocess.Popen(list(map(str, command)), env=environment, text=True, cwd=folder, start_new_session=True,
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        started.append(process)
-        return process
+    def begin(command, **pipes):
+        started.append(subprocess.Popen(list(map(str, command)), env=environment, text=True, cwd=folder, start_new_session=True,
+                                        stdout=subprocess.PIPE, **pipes))
+        return started[-1]
 
-    def saved(name):
-        return torch.load(folder / name)
+    def call(name, *options, script=script):
+        return [script, "--data", data, "--batch-size", "24", "--checkpoint", folder / name, *options]
 
-    start.saved, start.folder = saved, folder
+    def start(ranks, *what, **other):
+        return begin([sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *call(*what, **other)],
+                     stderr=subprocess.STDOUT)
 
-    before = psutil.Process().children(recursive=True)
+    def run(ranks, *what, **other):
+        out = folder / f"out {next(numbers)}"
+        print(json.dumps([ranks, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
+        if select.select([launcher.stdout], [], [], WAIT_S)[0] == []:
+            os.killpg(launcher.pid, signal.SIGKILL)
+        return int(launcher.stdout.readline() or -signal.SIGKILL), out.read_text("utf8")
+
+    before, started, numbers = set(psutil.Process().children(recursive=True)), [], itertools.count()
+    launcher = begin([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE)
+    start.run, start.folder, start.saved = run, folder, lambda name: torch.load(folder / name)
     yield start
+    launcher.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        launcher.wait(WAIT_S)
     for process in started:
         process.stdout.close()
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert psutil.Process().children(recursive=True) == before
+    assert set(psutil.Process().children(recursive=True)) <= before
 
 
-def lines(process, begin="epoch"):
-    """What it printed in lines that begin so, after a good end."""
-    printed, _ = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 0, printed
+def lines(ended, begin="epoch"):
+    """What was printed in lines that begin so, after a good end."""
+    code, printed = ended
+    assert code == 0, printed
     return [line for line in printed.splitlines() if line.startswith(begin)]
+
+
+def end_of(process):
+    """Its exit code and what it printed."""
+    printed, _ = process.communicate(timeout=WAIT_S)
+    return process.returncode, printed
 
 
 def test_it_needs_nothing_but_torch_and_torchvision(script):
@@ -173,8 +200,9 @@ def test_without_torchrun_it_says_how_to_start_it(script, data):
 
 @pytest.fixture(scope="module")
 def trained(start):
-    """For 1, 2 and 3 ranks, what two epochs print and leave."""
-    return {ranks: (lines(start(ranks, f"{ranks}.pt", "--epochs", "2", torchrun=True)), start.saved(f"{ranks}.pt")) for ranks in (1, 2, 3)}
+    """For 1, 2 and 3 ranks, what two epochs print and leave; two are started by torchrun."""
+    ended = {1: start.run(1, "1.pt", "--epochs", "2"), 2: end_of(start(2, "2.pt", "--epochs", "2")), 3: start.run(3, "3.pt", "--epochs", "2")}
+    return {ranks: (lines(end), start.saved(f"{ranks}.pt")) for ranks, end in ended.items()}
 
 
 @pytest.mark.slow
@@ -187,21 +215,21 @@ def test_one_two_and_three_ranks_train_the_same_and_count_each_example_once(trai
 
 @pytest.mark.slow
 def test_a_resumed_training_ends_as_an_undisturbed_one(start, trained):
-    parts = lines(start(2, "parts.pt", "--epochs", "1")) + lines(start(2, "parts.pt", "--epochs", "2"))
+    parts = lines(start.run(2, "parts.pt", "--epochs", "1")) + lines(start.run(2, "parts.pt", "--epochs", "2"))
     whole, undisturbed = trained[2]
     assert parts == whole
     torch.testing.assert_close(start.saved("parts.pt"), undisturbed, rtol=0, atol=0)
-    assert lines(start(2, "parts.pt", "--epochs", "2"), begin="2 ranks") == [
+    assert lines(start.run(2, "parts.pt", "--epochs", "2"), begin="2 ranks") == [
         f"2 ranks, gloo on cpu; {start.folder / 'parts.pt'} has 2 of 2 epochs"]
-    assert len(lines(start(3, "parts.pt", "--epochs", "3", "--lr", "0.01"))) == 1  # also on another number of ranks
+    assert len(lines(start.run(3, "parts.pt", "--epochs", "3", "--lr", "0.01"))) == 1  # also on another number of ranks
     assert start.saved("parts.pt")["optimizer"]["param_groups"][0]["lr"] == 0.01
 
 
 @pytest.mark.slow
 def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(start, other_script, data):
-    whole = lines(start(2, "folder/whole.pt", "--epochs", "2", script=other_script))
+    whole = lines(start.run(2, "folder/whole.pt", "--epochs", "2", script=other_script))
     for epochs in "12":
-        last = lines(start(2, "folder/parts.pt", "--epochs", epochs, script=other_script))
+        last = lines(start.run(2, "folder/parts.pt", "--epochs", epochs, script=other_script))
     assert last == whole[1:]
     saved = start.saved("folder/whole.pt")
     torch.testing.assert_close(start.saved("folder/parts.pt"), saved, rtol=0, atol=0)
@@ -213,7 +241,7 @@ def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_all(start):
-    process = start(2, "killed.pt", "--epochs", "100000", torchrun=True)
+    process = start(2, "killed.pt", "--epochs", "100000")
     assert process.stdout.readline().startswith("2 ranks, gloo on cpu")
     assert process.stdout.readline().startswith("epoch 1")
     ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]
@@ -234,6 +262,5 @@ def test_a_killed_rank_ends_all(start):
     (["--data", "nowhere"], "no Fashion-MNIST in nowhere (--download?)"),
 ])
 def test_a_mistake_is_told_in_one_line(start, options, words):
-    process = start(2, "mistake.pt", *options)
-    printed, _ = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 1 and words in printed
+    code, printed = start.run(2, "mistake.pt", *options)
+    assert code == 1 and words in printed
