@@ -7,7 +7,6 @@ in chapter 4: whoever changes one changes the other.
 import importlib
 import sys
 import threading
-import time
 from collections import OrderedDict, UserDict, namedtuple
 
 import pytest
@@ -421,18 +420,18 @@ def test_autocast_is_on_in_every_replica():
     assert run()["outputs"].dtype is torch.bfloat16
 
 
-def test_a_large_attribute_is_shared_and_costs_nothing():
-    times = {}
-    for wrap in (ours, theirs):
-        seen, net = [], Doing(lambda m, h: seen.append(m.entries) or h)
-        net.entries = list(range(200_000))
-        parallel, X = wrap(net, 2), rand(4, 6)
-        parallel(X)
-        start = time.perf_counter()
-        parallel(X)
-        times[wrap] = time.perf_counter() - start
-        assert all(entries is net.entries for entries in seen)
-    assert max(times.values()) < 0.2  # going through it once for a copy took as long, a call takes a few milliseconds
+class NotToBeReadThrough(list):
+    """As if it were so long that reading through it would take longer than the call."""
+
+    __iter__ = __getitem__ = __reduce_ex__ = lambda *_: pytest.fail("somebody reads through it")  # as a copy does
+
+
+@both
+def test_a_large_attribute_is_shared_and_nobody_reads_through_it(wrap):
+    seen, net = [], Doing(lambda m, h: seen.append(m.entries) or h)
+    net.entries = NotToBeReadThrough(range(3))
+    wrap(net, 2)(rand(4, 6))
+    assert len(seen) == 2 and all(entries is net.entries for entries in seen)
 
 
 @both
