@@ -34,8 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP"):
         os.environ.pop(name, None)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to the other processes
-    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "33554432")  # glibc: memory of one step is kept for the next one,
-    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "1073741824")  # not given back to the system and zeroed again
+    # glibc, in processes started from here on, keeps the memory of one step for the next: see page faults in chapter 6
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "33554432")
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "268435456")
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)

@@ -5,6 +5,7 @@ in chapter 4: whoever changes one changes the other.
 """
 
 import importlib
+import itertools
 import sys
 import threading
 from collections import OrderedDict, UserDict, namedtuple
@@ -420,18 +421,19 @@ def test_autocast_is_on_in_every_replica():
     assert run()["outputs"].dtype is torch.bfloat16
 
 
-class NotToBeReadThrough(list):
-    """As if it were so long that reading through it would take longer than the call."""
-
-    __iter__ = __getitem__ = __reduce_ex__ = lambda *_: pytest.fail("somebody reads through it")  # as a copy does
-
-
 @both
-def test_a_large_attribute_is_shared_and_nobody_reads_through_it(wrap):
+def test_a_large_attribute_is_shared_and_nobody_goes_through_it(wrap):
     seen, net = [], Doing(lambda m, h: seen.append(m.entries) or h)
-    net.entries = NotToBeReadThrough(range(3))
-    wrap(net, 2)(rand(4, 6))
-    assert len(seen) == 2 and all(entries is net.entries for entries in seen)
+    net.entries = list(range(200_000))
+    parallel, X, calls = wrap(net, 2), rand(4, 6), itertools.count()
+    parallel(X)
+    sys.setprofile(lambda *_: next(calls))
+    try:
+        parallel(X)
+    finally:
+        sys.setprofile(None)
+    assert len(seen) == 4 and all(entries is net.entries for entries in seen)
+    assert 100 < next(calls) < 20_000  # of functions
 
 
 @both

@@ -25,13 +25,14 @@ EXAMPLES = {"train": 240, "t10k": 101}
 
 
 LAUNCHER = """
-import json, os, runpy, socket, sys
+import json, os, random, runpy, socket, sys
 import torch._dynamo, torchvision  # once: all ranks of all calls are copies of this process
 
 def become(rank, ranks, port, out, argv):
     for stream in (1, 2):
         os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    torch.default_generator.seed()  # as a fresh process has one of its own
+    torch.default_generator.seed()  # as a fresh process has generators of its own
+    random.seed()
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
                       RANK=str(rank), LOCAL_RANK=str(rank))
     sys.argv = argv
@@ -124,24 +125,34 @@ def start(script, data, tmp_path_factory):
 
     def run(ranks, *what, **other):
         out = folder / f"out {next(numbers)}"
+        out.touch()
+        assert launcher.poll() is None, "the launcher has died in an earlier test"
         print(json.dumps([ranks, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
-        if select.select([launcher.stdout], [], [], WAIT_S)[0] == []:
+        if not answers(launcher):
             os.killpg(launcher.pid, signal.SIGKILL)
-        return int(launcher.stdout.readline() or -signal.SIGKILL), out.read_text("utf8")
+        code = int(launcher.stdout.readline() or -signal.SIGKILL)
+        return code, out.read_text("utf8") + said.read_text("utf8")
 
-    before, started, numbers = set(psutil.Process().children(recursive=True)), [], itertools.count()
-    launcher = begin([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE)
+    before, started, numbers, said = set(psutil.Process().children(recursive=True)), [], itertools.count(), folder / "said"
+    with open(said, "w") as file:
+        launcher = begin([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stderr=file)
     start.run, start.folder, start.saved = run, folder, lambda name: torch.load(folder / name)
     yield start
-    launcher.stdin.close()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        launcher.wait(WAIT_S)
+    with contextlib.suppress(OSError):
+        launcher.stdin.close()
+    answers(launcher)  # by its end
     for process in started:
-        process.stdout.close()
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode is None:  # not reaped, so the number is still its own
+            with contextlib.suppress(OSError):
+                os.killpg(process.pid, signal.SIGKILL)  # what is left of it, also where it has ended itself
         process.wait()
+        process.stdout.close()
     assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def answers(process):
+    """Whether it prints a line, or ends, in time."""
+    return select.select([process.stdout], [], [], WAIT_S)[0] != []
 
 
 def lines(ended, begin="epoch"):
