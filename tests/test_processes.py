@@ -681,6 +681,7 @@ def inherited(rank):
 def test_what_a_program_changes_of_itself_its_later_ranks_have_too():
     program = os.fork()  # so that the changes are not those of the tests
     if program == 0:
+        code = 4
         try:
             os.umask(0o022)  # whatever the tests were started with, as nohup does
             signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -695,10 +696,12 @@ def test_what_a_program_changes_of_itself_its_later_ranks_have_too():
             code = 0
         except BaseException:
             traceback.print_exc()
-            code = 4
-        weakref.finalize._exitfunc()
-        sys.stderr.flush()
-        os._exit(code)
+        finally:
+            try:
+                children._end_all()
+                sys.stderr.flush()
+            finally:
+                os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]) == 0
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -29,6 +30,7 @@ import json, os, random, runpy, socket, sys
 import torch._dynamo, torchvision  # once: all ranks of all calls are copies of this process
 
 def become(rank, ranks, port, out, argv):
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the orders are not for the ranks
     for stream in (1, 2):
         os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     torch.default_generator.seed()  # as a fresh process has generators of its own
@@ -109,7 +111,8 @@ def start(script, data, tmp_path_factory):
     returns its exit code and what was printed. `start.saved` reads a checkpoint.
     """
     folder = tmp_path_factory.mktemp("checkpoints")
-    environment = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    loopback = "".join(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))
+    environment = os.environ | {"GLOO_SOCKET_IFNAME": loopback, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
     def begin(command, **pipes):
         started.append(subprocess.Popen(list(map(str, command)), env=environment, text=True, cwd=folder, start_new_session=True,
@@ -120,8 +123,8 @@ def start(script, data, tmp_path_factory):
         return [script, "--data", data, "--batch-size", "24", "--checkpoint", folder / name, *options]
 
     def start(ranks, *what, **other):
-        return begin([sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *call(*what, **other)],
-                     stderr=subprocess.STDOUT)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
+        return begin([*torchrun, *call(*what, **other)], stderr=subprocess.STDOUT)
 
     def run(ranks, *what, **other):
         out = folder / f"out {next(numbers)}"
@@ -143,8 +146,12 @@ def start(script, data, tmp_path_factory):
     answers(launcher)  # by its end
     for process in started:
         if process.returncode is None:  # not reaped, so the number is still its own
+            ranks = psutil.Process(process.pid).children(recursive=True)
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)  # what is left of it, also where it has ended itself
+            for rank in ranks:  # those of torchrun have groups of their own
+                with contextlib.suppress(psutil.Error):
+                    rank.kill()
         process.wait()
         process.stdout.close()
     assert set(psutil.Process().children(recursive=True)) <= before
@@ -253,8 +260,7 @@ def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(
 @pytest.mark.slow
 def test_a_killed_rank_ends_all(start):
     process = start(2, "killed.pt", "--epochs", "100000")
-    assert process.stdout.readline().startswith("2 ranks, gloo on cpu")
-    assert process.stdout.readline().startswith("epoch 1")
+    assert any(line.startswith("epoch 1") for line in process.stdout)
     ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]
     assert len(ranks) == 2
     ranks[1].send_signal(signal.SIGKILL)
