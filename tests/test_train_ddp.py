@@ -131,10 +131,10 @@ def start(script, data, tmp_path_factory):
         out.touch()
         assert launcher.poll() is None, "the launcher has died in an earlier test"
         print(json.dumps([ranks, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
-        if not answers(launcher):
+        answer = launcher.stdout.readline() if answers(launcher) else ""
+        if not answer:  # it has died, or its ranks hang
             os.killpg(launcher.pid, signal.SIGKILL)
-        code = int(launcher.stdout.readline() or -signal.SIGKILL)
-        return code, out.read_text("utf8") + said.read_text("utf8")
+        return int(answer or -signal.SIGKILL), out.read_text("utf8") + said.read_text("utf8")
 
     before, started, numbers, said = set(psutil.Process().children(recursive=True)), [], itertools.count(), folder / "said"
     with open(said, "w") as file:
