@@ -152,11 +152,19 @@ def test_a_wrong_sum_between_the_processes_is_not_timed(monkeypatch):
         on_this_rank(1, cases.allreduce_cases(1, 2, 100))
 
 
-@pytest.mark.parametrize("broken", ["plain_step", "device_step", "ddp_step"])
-def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, monkeypatch):
+@pytest.fixture
+def lenet_cases(monkeypatch):
     device_step = cases.device_step
     monkeypatch.setattr(cases, "ddp_step", lambda X, y, rank, k: device_step(X, y, 3))  # this process is in no group
-    assert len(on_this_rank(0, cases.lenet_cases(0, 2))) == 5
+    return partial(cases.lenet_cases, 0, 2)
+
+
+def test_training_steps_that_are_those_of_one_worker_are_timed(lenet_cases):
+    assert len(on_this_rank(0, lenet_cases())) == 5
+
+
+@pytest.mark.parametrize("broken", ["plain_step", "device_step", "ddp_step"])
+def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, lenet_cases, monkeypatch):
     right = getattr(cases, broken)
 
     def wrong_step(*args):
@@ -165,21 +173,29 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, mon
 
     monkeypatch.setattr(cases, broken, wrong_step)
     with pytest.raises(WrongResult, match="after a step of LeNet by .* away from what it should be"):
-        on_this_rank(0, cases.lenet_cases(0, 2))
+        on_this_rank(0, lenet_cases())
 
 
-@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_own_step", None), ("resnet_step", 1), ("resnet_step", 2)])
-def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, monkeypatch):
+@pytest.fixture
+def resnet_cases(monkeypatch):
     monkeypatch.setattr(cases, "RESNET_BATCH_SIZE", 4)
     monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
     resnet_step = cases.resnet_step
     monkeypatch.setattr(cases, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
     monkeypatch.setattr(cases, "resnet_own_step", lambda name, X, y, rank, k: resnet_step(X, y, k))
+    return cases.resnet_cases
+
+
+def test_every_way_of_a_step_of_resnet_is_timed_and_rank_1_takes_part_where_there_are_two(resnet_cases):
     between = {"processes", "own buckets", "tensor by tensor"}
-    assert set(on_this_rank(0, cases.resnet_cases(0, 2))) == between | {"1 device", "k devices", "1 device, all cores"}
+    assert set(on_this_rank(0, resnet_cases(0, 2))) == between | {"1 device", "k devices", "1 device, all cores"}
     assert set(cases.small_resnet_cases(0, 2)) == between | {"1 device", "1 device, all cores"}
-    on_rank_1 = on_this_rank(1, cases.resnet_cases(1, 2))
+    on_rank_1 = on_this_rank(1, resnet_cases(1, 2))
     assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
+
+
+@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_own_step", None), ("resnet_step", 1), ("resnet_step", 2)])
+def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, resnet_cases, monkeypatch):
     right = getattr(cases, broken)
 
     def twice_where_broken(*args):
@@ -188,7 +204,7 @@ def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(
 
     monkeypatch.setattr(cases, broken, twice_where_broken)
     with pytest.raises(WrongResult, match="after a step of ResNet-18 by .* away from what it should be"):
-        on_this_rank(0, cases.resnet_cases(0, 2))
+        on_this_rank(0, resnet_cases(0, 2))
 
 
 def test_what_is_not_a_number_is_not_near():

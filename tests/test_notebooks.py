@@ -62,12 +62,13 @@ def test_taught_cells_hold_exactly_the_text_of_the_package(path):
 
 
 def test_every_function_is_taught_where_its_docstring_says():
+    taught = {path: [text for _, text in sync_cells.taught_cells(read(path))] for path in NOTEBOOKS}
     for module in (ROOT / "d2lpar").glob("*.py"):
-        source = module.read_text("utf-8")
-        for name, docstring in re.findall(r'^def (\w+)\(.*?"""(.*?)"""', source, re.MULTILINE | re.DOTALL):
-            for chapter in re.findall(r"Taught in: (notebooks/\S+\.ipynb)", docstring):
-                taught = [text for _, text in sync_cells.taught_cells(read(ROOT / chapter))]
-                assert any(f"def {name}(" in text for text in taught), f"{name} is not taught in {chapter}"
+        for node in ast.parse(module.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                for chapter in re.findall(r"Taught in: (notebooks/\S+\.ipynb)", ast.get_docstring(node) or ""):
+                    said = [re.search(rf"^(def|class) {node.name}\b", text, re.MULTILINE) for text in taught[ROOT / chapter]]
+                    assert any(said), f"{node.name} is not taught in {chapter}"
 
 
 @every_notebook

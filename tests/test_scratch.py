@@ -76,7 +76,7 @@ def distance(a, b):
 # The house rule
 
 
-@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), pytest.param(torch.float32, 1e-4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("k", range(1, 9))
 def test_k_replicas_take_the_step_of_one_worker_for_every_batch_size(k, dtype, bound):
     X, y = examples(33, dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -16,15 +17,25 @@ ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
 
 
+@cache
+def definitions(module: str) -> dict[str, str]:
+    """The lines of each top-level definition of `d2lpar/<module>.py`, by its name."""
+    source = (ROOT / "d2lpar" / f"{module}.py").read_text("utf-8")
+    found = {}
+    for node in ast.parse(source).body:
+        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+        text = "\n".join(source.splitlines()[first - 1:node.end_lineno])
+        names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
+        for name in [getattr(node, "name", ""), *names]:
+            found.setdefault(name, text)
+    return found
+
+
 def package_text(module: str, name: str) -> str:
     """The lines of the top-level definition `name` of `d2lpar/<module>.py`, as they stand there."""
-    source = (ROOT / "d2lpar" / f"{module}.py").read_text("utf-8")
-    for node in ast.parse(source).body:
-        names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
-        if name in [getattr(node, "name", None), *names]:
-            first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-            return "\n".join(source.splitlines()[first - 1:node.end_lineno])
-    raise LookupError(f"d2lpar/{module}.py has no top-level definition of {name}")
+    if name not in definitions(module):
+        raise LookupError(f"d2lpar/{module}.py has no top-level definition of {name}")
+    return definitions(module)[name]
 
 
 def defined_name(source: str) -> str:
