@@ -156,15 +156,16 @@ def test_a_wrong_sum_between_the_processes_is_not_timed(monkeypatch):
 def lenet_cases(monkeypatch):
     device_step = cases.device_step
     monkeypatch.setattr(cases, "ddp_step", lambda X, y, rank, k: device_step(X, y, 3))  # this process is in no group
-    return partial(cases.lenet_cases, 0, 2)
+    return cases.lenet_cases
 
 
 def test_training_steps_that_are_those_of_one_worker_are_timed(lenet_cases):
-    assert len(on_this_rank(0, lenet_cases())) == 5
+    assert len(on_this_rank(0, lenet_cases(0, 2))) == 5
 
 
-@pytest.mark.parametrize("broken", ["plain_step", "device_step", "ddp_step"])
-def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, lenet_cases, monkeypatch):
+@pytest.mark.parametrize("broken, names", [("plain_step", ["plain loop"]), ("ddp_step", ["processes"]),
+                                           ("device_step", ["1 device", "k devices", "1 device, all cores"])])
+def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, names, lenet_cases, monkeypatch):
     right = getattr(cases, broken)
 
     def wrong_step(*args):
@@ -172,8 +173,10 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, len
         return lambda: (step(), replicas[-1][0].data.mul_(1.001)), replicas
 
     monkeypatch.setattr(cases, broken, wrong_step)
-    with pytest.raises(WrongResult, match="after a step of LeNet by .* away from what it should be"):
-        on_this_rank(0, lenet_cases())
+    makers = lenet_cases(0, 2)
+    for name in names:
+        with pytest.raises(WrongResult, match=f"after a step of LeNet by {name}, replica .* away from what it should be"):
+            makers[name]()
 
 
 @pytest.fixture
@@ -186,7 +189,7 @@ def resnet_cases(monkeypatch):
     return cases.resnet_cases
 
 
-def test_every_way_of_a_step_of_resnet_is_timed_and_rank_1_takes_part_where_there_are_two(resnet_cases):
+def test_rank_0_runs_every_way_of_a_step_of_resnet_and_rank_1_those_between_processes(resnet_cases):
     between = {"processes", "own buckets", "tensor by tensor"}
     assert set(on_this_rank(0, resnet_cases(0, 2))) == between | {"1 device", "k devices", "1 device, all cores"}
     assert set(cases.small_resnet_cases(0, 2)) == between | {"1 device", "1 device, all cores"}
@@ -194,8 +197,11 @@ def test_every_way_of_a_step_of_resnet_is_timed_and_rank_1_takes_part_where_ther
     assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
 
 
-@pytest.mark.parametrize("broken, k", [("resnet_ddp_step", None), ("resnet_own_step", None), ("resnet_step", 1), ("resnet_step", 2)])
-def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, resnet_cases, monkeypatch):
+@pytest.mark.parametrize("broken, k, names", [("resnet_ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
+                                              ("resnet_own_step", None, ["own buckets", "tensor by tensor"]),
+                                              ("resnet_step", 1, ["1 device", "1 device, all cores"]),
+                                              ("resnet_step", 2, ["k devices"])])
+def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, names, resnet_cases, monkeypatch):
     right = getattr(cases, broken)
 
     def twice_where_broken(*args):
@@ -203,8 +209,11 @@ def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(
         return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
 
     monkeypatch.setattr(cases, broken, twice_where_broken)
-    with pytest.raises(WrongResult, match="after a step of ResNet-18 by .* away from what it should be"):
-        on_this_rank(0, resnet_cases(0, 2))
+    makers = resnet_cases(0, 2)
+    makers["processes"]()  # what others are held against
+    for name in names:
+        with pytest.raises(WrongResult, match=f"after a step of ResNet-18 by {name}, replica .* away from what it should be"):
+            makers[name]()
 
 
 def test_what_is_not_a_number_is_not_near():

@@ -18,7 +18,7 @@ import sync_cells
 from d2lpar.bench.report import GROUPS, finding, from_json, short
 
 
-def definitions(root: Path) -> dict[str, str]:
+def docstrings(root: Path) -> dict[str, str]:
     """Every public function and class of the package, as `module.name`, with its docstring."""
     found = {}
     for file in sorted((root / "d2lpar").glob("[!_]*.py")):
@@ -146,7 +146,7 @@ def test_references_are_in_order_and_each_has_its_year_and_says_what_it_is_for(r
 @pytest.mark.slow
 def test_every_public_function_is_on_the_page_of_its_module(root: Path, site: Path) -> None:
     pages = {page.stem: page.read_text("utf8") for page in (site / "book" / "api").iterdir()}
-    assert [name for name in definitions(root) if f'id="d2lpar.{name}"' not in pages.get(name.split(".")[0], "")] == []
+    assert [name for name in docstrings(root) if f'id="d2lpar.{name}"' not in pages.get(name.split(".")[0], "")] == []
     start = (site / "book" / "api.html").read_text("utf8")
     for name in d2lpar.__all__:
         module = getattr(d2lpar, name).__module__
@@ -166,7 +166,7 @@ def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, cha
                     name = f"{module}.{sync_cells.DEFINITION.search(cell.source)[1]}"
                     link = f'API: <a class="reference internal" href="../book/api/{module}.html#d2lpar.{name}"'
                     assert link in pages[chapter.stem], name
-    for name, docstring in definitions(root).items():
+    for name, docstring in docstrings(root).items():
         api = (site / "book" / "api" / f"{name.split('.')[0]}.html").read_text("utf8")
         assert "Taught in: notebooks" not in api
         for chapter in re.findall(r"Taught in: notebooks/(\S+)\.ipynb", docstring):

@@ -133,7 +133,9 @@ def start(script, data, tmp_path_factory):
         print(json.dumps([ranks, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
         answer = launcher.stdout.readline() if answers(launcher) else ""
         if not answer:  # it has died, or its ranks hang
-            os.killpg(launcher.pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):
+                os.killpg(launcher.pid, signal.SIGKILL)
+            launcher.wait(WAIT_S)
         return int(answer or -signal.SIGKILL), out.read_text("utf8") + said.read_text("utf8")
 
     before, started, numbers, said = set(psutil.Process().children(recursive=True)), [], itertools.count(), folder / "said"

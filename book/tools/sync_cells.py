@@ -21,12 +21,12 @@ DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
 def definitions(module: str) -> dict[str, str]:
     """The lines of each top-level definition of `d2lpar/<module>.py`, by its name."""
     source = (ROOT / "d2lpar" / f"{module}.py").read_text("utf-8")
-    found = {}
+    lines, found = source.splitlines(), {}
     for node in ast.parse(source).body:
         first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
-        text = "\n".join(source.splitlines()[first - 1:node.end_lineno])
+        text = "\n".join(lines[first - 1:node.end_lineno])
         names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
-        for name in [getattr(node, "name", ""), *names]:
+        for name in [node.name] if hasattr(node, "name") else names:
             found.setdefault(name, text)
     return found
 
