@@ -68,7 +68,7 @@ def test_what_says_where_it_is_taught_is_taught_there():
               for chapter in re.findall(r"Taught in: (notebooks/\S+\.ipynb)", text)]
     assert claims
     for name, text, chapter in claims:
-        assert text in taught[ROOT / chapter], f"{name} is not taught in {chapter}"
+        assert text in taught.get(ROOT / chapter, []), f"{name} is not taught in {chapter}"
 
 
 @every_notebook

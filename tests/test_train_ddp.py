@@ -262,7 +262,8 @@ def test_with_dropout_and_batchnorm_too_and_what_is_saved_is_what_was_evaluated(
 @pytest.mark.slow
 def test_a_killed_rank_ends_all(start):
     process = start(2, "killed.pt", "--epochs", "100000")
-    assert any(line.startswith("epoch 1") for line in process.stdout)
+    said = list(itertools.takewhile(lambda line: not line.startswith("epoch 1"), process.stdout))
+    assert any(line.startswith("2 ranks, gloo on cpu") for line in said), said
     ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]
     assert len(ranks) == 2
     ranks[1].send_signal(signal.SIGKILL)
