@@ -42,6 +42,7 @@ ALL_BUT_CONTRAST = {  # which is slow
     "resultTypes": ["violations"], "preload": False,  # it would ask for style sheets in a way that needs a server
     "rules": {"color-contrast": {"enabled": False}, "label-content-name-mismatch": {"enabled": True}},
 }
+NO_TRANSITIONS = "* { transition: none !important; }"  # colours are at once what they will be
 LINKS = "link-in-text-block"  # takes as long as all others; links look alike in all chapters, so two of them are enough
 
 
@@ -109,8 +110,7 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
     formulas = tuple(page.locator(f".bd-article {what}").count() for what in (".math", "mjx-container", "mjx-merror"))
     sticking_out, filters = {}, set()
     for width, theme in views:
-        show(page, width, theme)
-        page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
+        switch(page, width, theme)
         more = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         parts = page.evaluate(STICKING_OUT)
         if more > 0 or parts:
@@ -131,6 +131,12 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
 def show(page: Page, width: int, theme: Literal["light", "dark"]) -> None:
     page.emulate_media(color_scheme=theme)
     page.set_viewport_size({"width": width, "height": 900})
+
+
+def switch(page: Page, width: int, theme: Literal["light", "dark"]) -> None:
+    """`show`, for a page that is open."""
+    show(page, width, theme)
+    page.wait_for_function("theme => document.documentElement.dataset.theme === theme", arg=theme)
 
 
 def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(found: dict[str, Found]) -> None:
@@ -231,25 +237,27 @@ def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, si
     assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
 
 
-@pytest.mark.parametrize("chapter", EXPLORERS)
-@pytest.mark.parametrize("width, theme", [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
+FITS = """() => { const width = part => document.querySelector(part).getBoundingClientRect().width;
+  return Math.abs(width('div.explorer svg.marks') - width('div.explorer')) < 0.1 * width('div.explorer'); }"""
+LABELS_INSIDE = """() => { const box = document.querySelector('div.explorer svg.marks').getBoundingClientRect();
+  return [...document.querySelectorAll('div.explorer svg.marks text')].every(e => {
+    const b = e.getBoundingClientRect(); return b.left >= box.left - 1 && b.right <= box.right + 1; }); }"""
+
+
+@pytest.mark.parametrize("chapter, widths", [*zip(EXPLORERS, [(1280, 700, 390), (390, 700, 1280)], strict=True)])
 def test_the_explorer_is_as_wide_as_the_text_and_obeys_the_rules_of_accessibility(
-        browser: Browser, site: Path, width: int, theme: str, chapter: str) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=theme)
-    explorer = open_explorer(page, site, chapter)
-    column, picture = (page.locator(part).bounding_box() for part in ("div.explorer", "div.explorer svg.marks"))
-    assert picture["x"] >= column["x"] - 1 and picture["x"] + picture["width"] <= column["x"] + column["width"] + 1
-    assert picture["width"] > 0.9 * column["width"]
-    inside = page.evaluate("""() => { const box = document.querySelector('div.explorer svg.marks').getBoundingClientRect();
-      return [...document.querySelectorAll('div.explorer svg.marks text')].every(e => {
-        const b = e.getBoundingClientRect(); return b.left >= box.left - 1 && b.right <= box.right + 1; }); }""")
-    assert inside
-    assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.explorer") == []
-    assert not page.locator("figure:has(div.explorer) img").is_visible()
-    page.set_viewport_size({"width": 700, "height": 800})  # as when a phone is turned
-    page.wait_for_function("""() => { const width = part => document.querySelector(part).getBoundingClientRect().width;
-      return Math.abs(width('div.explorer svg.marks') - width('div.explorer')) < 0.1 * width('div.explorer'); }""")
-    explorer.page.close()
+        page: Page, site: Path, chapter: str, widths: tuple[int, ...]) -> None:
+    show(page, widths[0], "dark")  # the page is opened in such a window, which then changes, as when a phone is turned
+    open_explorer(page, site, chapter)
+    page.add_style_tag(content=NO_TRANSITIONS)
+    for width, theme in zip(widths, ("dark", "dark", "light"), strict=True):
+        switch(page, width, theme)
+        page.wait_for_function(FITS)
+        column, picture = (page.locator(part).bounding_box() for part in ("div.explorer", "div.explorer svg.marks"))
+        assert picture["x"] >= column["x"] - 1 and picture["x"] + picture["width"] <= column["x"] + column["width"] + 1
+        assert page.evaluate(LABELS_INSIDE)
+        assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.explorer") == []
+        assert not page.locator("figure:has(div.explorer) img").is_visible()
 
 
 def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, site: Path) -> None:
@@ -309,14 +317,14 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
     assert len(pages) > 30 and lost == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_exercises_and_search_results_have_contrast(browser: Browser, site: Path, theme: str) -> None:
-    page = browser.new_page(color_scheme=theme)
+def test_exercises_and_search_results_have_contrast(page: Page, site: Path) -> None:
     for address, part in (("notebooks/03_allreduce.html", ".exercise"), ("search.html?q=ring", "#search-results")):
         page.goto(f"{site.as_uri()}/{address}", wait_until="load")
         page.wait_for_selector(part)
-        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}, part) == []
-    page.close()
+        page.add_style_tag(content=NO_TRANSITIONS)
+        for theme in ("dark", "light"):
+            switch(page, 1280, theme)
+            assert violations(page, {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}, part) == []
 
 
 def test_the_keyboard_opens_and_closes_every_solution(page: Page, site: Path, chapters: list[Path]) -> None:
@@ -347,7 +355,7 @@ def test_the_tab_key_reaches_the_buttons_and_the_navigation(page: Page, site: Pa
 def test_the_tab_key_stops_at_no_formula_and_shows_every_place_where_it_stops(page: Page, site: Path) -> None:
     visit(page, site / "book" / "notation.html")
     page.wait_for_function("!document.querySelector('mjx-container[tabindex]')")
-    page.add_style_tag(content="* { transition: none !important; }")
+    page.add_style_tag(content=NO_TRANSITIONS)
     stops = 0
     while True:
         page.keyboard.press("Tab")

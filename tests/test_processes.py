@@ -1,5 +1,6 @@
 """Tests of d2lpar.processes: what comes back from the ranks, whose failure is reported, and that no process is left."""
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -184,17 +185,6 @@ def names(rank):
 # Results
 
 
-def test_results_and_prints_come_in_rank_order_with_one_sum_on_all_ranks(capfd, both_ways):
-    with cores_per_device(3):
-        results = run_ranks(add_up, 3, torch.tensor([1.0, 2.0]))
-    assert [rank for rank, *_ in results] == [0, 1, 2]
-    for _, X, *cores in results:
-        assert torch.equal(X, torch.tensor([111.0, 222.0]))
-        assert cores == [3, "3"]
-    printed = [f"rank {r}: {line}\n" for r in range(3) for line in (f"from {r}", "to stderr", "not ended")]
-    assert capfd.readouterr() == ("".join(printed), "")
-
-
 def test_a_rank_that_finishes_early_stays_for_its_peers_to_talk_to(capfd):
     assert run_ranks(outlast, 2) == [True, True]
     assert capfd.readouterr() == ("", "")
@@ -224,14 +214,6 @@ def test_of_an_overwritten_line_the_last_state_is_shown_also_where_letters_are_m
     assert page.buffer.getvalue() == b"rank 0: done: \\xe9\n"
 
 
-def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    try:
-        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2, "a child of a rank finds no pipe of ours on its input"
-    finally:
-        signal.signal(signal.SIGCHLD, before)
-
-
 def test_a_function_defined_anywhere_takes_along_what_it_uses():
     class Pair:
         def __init__(self, a, b):
@@ -244,6 +226,33 @@ def test_a_function_defined_anywhere_takes_along_what_it_uses():
     first, second = run_ranks(lambda rank, x: Pair(helper(rank), x), 2, "y")
     assert (first.both, second.both) == ((100, "y"), (101, "y"))
     assert type(first) is Pair, "what comes back is of the very class"
+
+
+def leave_something_behind(rank, folder):
+    """A function that is called at the exit, a file whose text is not written yet, and a thread that goes on."""
+    def work():
+        time.sleep(0.3)
+        (folder / "thread").touch()
+
+    atexit.register((folder / "exit").touch)
+    os.log = open(folder / "log", "w")  # noqa: SIM115
+    os.log.write("the end")
+    threading.Thread(target=work).start()
+
+
+def test_at_its_end_a_rank_does_what_every_python_does(tmp_path, both_ways):
+    run_ranks(leave_something_behind, 1, tmp_path)
+    assert (tmp_path / "log").read_text() == "the end"
+    assert (tmp_path / "exit").exists() and (tmp_path / "thread").exists()
+
+
+def spoil_the_report(rank):
+    os.replace = None
+
+
+def test_a_rank_that_cannot_report_ends_with_an_error(both_ways):
+    with pytest.raises(RankError, match="^rank 0 ended with exit code 1 before fn had returned"):
+        run_ranks(spoil_the_report, 1)
 
 
 # Failure
@@ -542,13 +551,6 @@ def test_a_rank_that_never_joins_does_not_hold_the_caller(monkeypatch):
         run_ranks(own_number, 2, timeout_s=WAIT_S)
 
 
-def test_a_port_that_somebody_else_has_taken_does_not_matter(monkeypatch):
-    with socket.create_server(("127.0.0.1", 0)) as server, monkeypatch.context() as patch:
-        patch.setenv("MASTER_ADDR", "127.0.0.1")
-        patch.setenv("MASTER_PORT", str(server.getsockname()[1]))
-        assert [total for total, _ in run_ranks(sum_of_ranks, 2)] == [1, 1]
-
-
 @pytest.mark.parametrize("gpus, world_size, backend", [(0, 2, "gloo"), (1, 1, "nccl"), (1, 2, "gloo"), (4, 3, "nccl")])
 def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_too_few_are_spoken_of(gpus, world_size, backend, monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
@@ -642,21 +644,6 @@ def test_copies_draw_numbers_of_their_own_and_have_the_hashes_of_no_other_rank(m
     assert [len(set(each)) for each in (*numbers, ranks)] == [4] * 4
     assert hashes[:2] == hashes[2:] and len(set(hashes)) == 2, "and rank 1 is always a copy of the same process"
     assert loaded[:2] == loaded[2:] and len(set(loaded)) == 2
-
-
-@only_copies
-def test_another_environment_or_folder_needs_processes_that_are_loaded_anew(two, monkeypatch, tmp_path):
-    def here(rank):
-        return os.getppid(), os.environ.get("SOMETHING_NEW"), os.getcwd()
-
-    before = two.run(here)
-    with monkeypatch.context() as patch:
-        patch.setenv("SOMETHING_NEW", "3")
-        patch.chdir(tmp_path)
-        after = run_ranks(here, 2)
-    assert [rest for _, *rest in after] == [["3", str(tmp_path)]] * 2
-    assert not {parent for parent, *_ in before} & {parent for parent, *_ in after}
-    assert two.run(here) == before, "the group that was there stays"
 
 
 CHANGES = {
@@ -777,45 +764,12 @@ def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch
 
 
 @only_copies
-def test_a_module_written_after_the_first_start_is_found(tmp_path, monkeypatch):
-    def load(rank):
-        import written_later
-
-        return written_later.VALUE
-
-    folder = tmp_path / "later"
-    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
-    run_ranks(draws, 1)
-    folder.mkdir()
-    (folder / "written_later.py").write_text("VALUE = 7")
-    assert run_ranks(load, 1) == [7]
-
-
-@only_copies
 def test_a_loaded_process_that_dies_just_then_is_replaced_by_a_fresh_python(monkeypatch):
     run_ranks(draws, 1)
     monkeypatch.setattr(children.Loaded, "is_there", lambda loaded: True)
     os.kill(run_ranks(draws, 1)[0][-2], signal.SIGKILL)
     [(*_, parent, _)] = run_ranks(draws, 1)
     assert parent == os.getpid()
-
-
-@only_copies
-def test_interrupted_while_the_processes_load_the_call_ends_at_once_and_the_next_one_works(monkeypatch, ctrl_c_is_obeyed):
-    look, looks = launch._leave_if_interrupted, itertools.count()
-
-    def interrupt(waiting):
-        if next(looks) == 3:  # the first one after a copy has been asked for
-            signal.raise_signal(signal.SIGINT)
-        look(waiting)
-
-    with monkeypatch.context() as patch:
-        patch.setenv("SOMETHING_NEW", "4")  # so that they load
-        patch.setattr(launch, "_leave_if_interrupted", interrupt)
-        patch.setattr(children, "Copy", None)  # nor is one made
-        with pytest.raises(KeyboardInterrupt):
-            run_ranks(draws, 2)
-    assert len(run_ranks(draws, 2)) == 2
 
 
 @only_copies
@@ -849,6 +803,84 @@ def test_a_program_that_leaves_a_group_open_leaves_no_process(tmp_path):
                          text=True, timeout=WAIT_S)
     assert run.stderr == "" and len(run.stdout.split()) >= 6
     assert not any(map(alive, map(int, run.stdout.split())))
+
+
+# Other surroundings: PyTorch is loaded anew for each, so these tests come last, and the others share what is loaded
+
+
+@only_copies
+def test_another_environment_or_folder_needs_processes_that_are_loaded_anew(two, monkeypatch, tmp_path):
+    def here(rank):
+        return os.getppid(), os.environ.get("SOMETHING_NEW"), os.getcwd()
+
+    before = two.run(here)
+    with monkeypatch.context() as patch:
+        patch.setenv("SOMETHING_NEW", "3")
+        patch.chdir(tmp_path)
+        after = run_ranks(here, 2)
+    assert [rest for _, *rest in after] == [["3", str(tmp_path)]] * 2
+    assert not {parent for parent, *_ in before} & {parent for parent, *_ in after}
+    assert two.run(here) == before, "the group that was there stays"
+
+
+def test_results_and_prints_come_in_rank_order_with_one_sum_on_all_ranks(capfd, both_ways):
+    with cores_per_device(3):
+        results = run_ranks(add_up, 3, torch.tensor([1.0, 2.0]))
+    assert [rank for rank, *_ in results] == [0, 1, 2]
+    for _, X, *cores in results:
+        assert torch.equal(X, torch.tensor([111.0, 222.0]))
+        assert cores == [3, "3"]
+    printed = [f"rank {r}: {line}\n" for r in range(3) for line in (f"from {r}", "to stderr", "not ended")]
+    assert capfd.readouterr() == ("".join(printed), "")
+
+
+def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2, "a child of a rank finds no pipe of ours on its input"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_port_that_somebody_else_has_taken_does_not_matter(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server, monkeypatch.context() as patch:
+        patch.setenv("MASTER_ADDR", "127.0.0.1")
+        patch.setenv("MASTER_PORT", str(server.getsockname()[1]))
+        assert [total for total, _ in run_ranks(sum_of_ranks, 2)] == [1, 1]
+
+
+@only_copies
+def test_a_module_written_after_the_first_start_is_found(tmp_path, monkeypatch):
+    def load(rank):
+        import written_later
+
+        return written_later.VALUE
+
+    folder = tmp_path / "later"
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+    run_ranks(draws, 1)
+    folder.mkdir()
+    (folder / "written_later.py").write_text("VALUE = 7")
+    assert run_ranks(load, 1) == [7]
+
+
+@only_copies
+def test_interrupted_while_the_processes_load_the_call_ends_at_once_and_the_next_one_works(monkeypatch, ctrl_c_is_obeyed):
+    look, looks = launch._leave_if_interrupted, itertools.count()
+
+    def interrupt(waiting):
+        if next(looks) == 3:  # the first one after a copy has been asked for
+            signal.raise_signal(signal.SIGINT)
+        look(waiting)
+
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("SOMETHING_NEW", "4")  # so that they load
+        with monkeypatch.context() as patch:
+            patch.setattr(launch, "_leave_if_interrupted", interrupt)
+            patch.setattr(children, "Copy", None)  # nor is one made
+            with pytest.raises(KeyboardInterrupt):
+                run_ranks(draws, 2)
+        assert len(run_ranks(draws, 2)) == 2
 
 
 # Bad input

@@ -39,7 +39,8 @@ def become(rank, ranks, port, out, argv):
                       RANK=str(rank), LOCAL_RANK=str(rank))
     sys.argv = argv
     runpy.run_path(argv[0], run_name="__main__")
-    sys.exit()
+    sys.stdout.flush()
+    os._exit(0)  # to take PyTorch apart takes long
 
 for line in sys.stdin:
     ranks, out, argv = json.loads(line)

@@ -7,6 +7,7 @@ numbers of exercises and figures that are those of JupyterLab.
 
 from __future__ import annotations
 
+import gc
 import html
 import json
 import os
@@ -250,6 +251,7 @@ def _notebook(app: Sphinx, page: str) -> Path | None:
 
 
 def setup(app: Sphinx) -> dict:
+    gc.disable()  # a build makes little garbage and ends soon; the search for it takes a third of the time
     keep_alt_texts()
     app.add_directive("machines", Machines)
     app.add_directive("bench", Bench)
