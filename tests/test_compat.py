@@ -33,10 +33,11 @@ def test_the_function_that_d2l_calls_and_ipython_9_lacks_is_there():
 
 
 @pytest.mark.slow
-def test_a_collective_alone_loads_neither_plotting_nor_data():
-    code = "import d2lpar.collectives, sys; print(sorted({'matplotlib', 'd2l', 'torchvision', 'IPython'} & set(sys.modules)))"
+def test_what_takes_long_to_load_is_loaded_by_those_who_need_it():
+    loads = "print(sorted({'matplotlib', 'd2l', 'torchvision', 'torch._dynamo', 'IPython'} & set(sys.modules)))"
+    code = f"import d2lpar.collectives, sys; {loads}; import d2lpar.data; {loads}; import d2lpar.plot; {loads}"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert loaded.stdout == "[]\n"
+    assert loaded.stdout == "[]\n[]\n['IPython', 'matplotlib']\n"
 
 
 def test_every_name_of_the_package_is_found_where_it_says():

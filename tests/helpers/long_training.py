@@ -1,4 +1,4 @@
-"""A training of many steps, for two processes to compare: one bit that is off anywhere shows in its hash."""
+"""Trainings of many steps, for two processes to compare: one bit that is off anywhere shows in their hash."""
 
 import hashlib
 
@@ -6,7 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from d2lpar import get_params, train_batch
 from d2lpar.data_parallel import DataParallel
+from d2lpar.models import lenet_params
 from helpers.modules import known, rand
 
 CPU = torch.device("cpu")
@@ -30,3 +32,18 @@ def train_200_steps():
         trainer.step()
     assert loss < first / 2
     return hashlib.sha256(b"".join(x.numpy().tobytes() for x in net.state_dict().values())).hexdigest()
+
+
+def train_lenet_200_steps():
+    """A hash of all the bits of all replicas in 200 steps from scratch on four virtual devices."""
+    device_params = [get_params(lenet_params(), CPU) for _ in range(4)]
+    generator, digest = torch.Generator().manual_seed(0), hashlib.sha256()
+    for _ in range(200):
+        X, y = torch.rand(9, 1, 28, 28, generator=generator), torch.randint(10, (9,), generator=generator)
+        train_batch(X, y, device_params, [CPU] * 4, 0.05)
+        for params in device_params:
+            for p in params:
+                digest.update(p.detach().numpy().tobytes())
+    assert all(p.isfinite().all() for p in params)
+    assert (params[0] - lenet_params()[0]).norm() > 0.1
+    return digest.hexdigest()
