@@ -4,9 +4,11 @@ import atexit
 import contextlib
 import ctypes
 import gc
+import gzip
 import io
 import itertools
 import linecache
+import multiprocessing
 import os
 import random
 import signal
@@ -228,30 +230,64 @@ def test_a_function_defined_anywhere_takes_along_what_it_uses():
     assert type(first) is Pair, "what comes back is of the very class"
 
 
-def leave_something_behind(rank, folder):
-    """A function that is called at the exit, a file whose text is not written yet, and a thread that goes on."""
+class Trace:
+    """Python calls this when it takes apart what is loaded."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __del__(self):
+        self.path.touch()
+
+
+LEFT = []
+
+
+def leave_something_behind(rank, folder, file_is_open):
     def work():
         time.sleep(0.3)
         (folder / "thread").touch()
 
-    atexit.register((folder / "exit").touch)
-    os.log = open(folder / "log", "w")  # noqa: SIM115
-    os.log.write("the end")
+    atexit.register((folder / "exit function").touch)
+    atexit.register(print, "last words", end="")
     threading.Thread(target=work).start()
+    LEFT.append(Trace(folder / "taken apart"))
+    if file_is_open:
+        LEFT.append(gzip.open(folder / "log.gz", "wt"))  # noqa: SIM115
+        LEFT[1].write("the end")
 
 
-def test_at_its_end_a_rank_does_what_every_python_does(tmp_path, both_ways):
-    run_ranks(leave_something_behind, 1, tmp_path)
-    assert (tmp_path / "log").read_text() == "the end"
-    assert (tmp_path / "exit").exists() and (tmp_path / "thread").exists()
+@pytest.mark.parametrize("file_is_open", [False, True])
+def test_a_rank_ends_as_every_python_but_takes_nothing_apart_unless_a_file_is_open(file_is_open, tmp_path, both_ways, capsys):
+    run_ranks(leave_something_behind, 1, tmp_path, file_is_open)
+    assert (tmp_path / "exit function").exists() and (tmp_path / "thread").exists()
+    assert capsys.readouterr().out == "rank 0: last words\n"
+    assert (tmp_path / "taken apart").exists() == file_is_open
+    if file_is_open:
+        with gzip.open(tmp_path / "log.gz", "rt") as log:
+            assert log.read() == "the end"
+
+
+def start_children(rank):
+    codes = []
+    for method in ("fork", "spawn"):
+        child = multiprocessing.get_context(method).Process(target=sys.exit, args=(3,))
+        child.start()
+        child.join()
+        codes.append(child.exitcode)
+    return codes
+
+
+def test_a_process_that_a_rank_has_started_ends_with_its_own_code(both_ways):
+    assert run_ranks(start_children, 1) == [[3, 3]]
 
 
 def spoil_the_report(rank):
     os.replace = None
 
 
-def test_a_rank_that_cannot_report_ends_with_an_error(both_ways):
-    with pytest.raises(RankError, match="^rank 0 ended with exit code 1 before fn had returned"):
+def test_a_rank_that_fails_on_its_way_out_has_an_exit_code(both_ways):
+    with pytest.raises(RankError, match="^rank 0 ended with exit code 1 "):
         run_ranks(spoil_the_report, 1)
 
 
@@ -805,7 +841,7 @@ def test_a_program_that_leaves_a_group_open_leaves_no_process(tmp_path):
     assert not any(map(alive, map(int, run.stdout.split())))
 
 
-# Other surroundings: PyTorch is loaded anew for each, so these tests come last, and the others share what is loaded
+# Other surroundings: PyTorch is loaded anew for each, so these tests come after those that share what is loaded
 
 
 @only_copies

@@ -39,6 +39,7 @@ def become(rank, ranks, port, out, argv):
                       RANK=str(rank), LOCAL_RANK=str(rank))
     sys.argv = argv
     runpy.run_path(argv[0], run_name="__main__")
+    assert not torch.distributed.is_initialized(), "the group is left open"
     sys.stdout.flush()
     os._exit(0)  # to take PyTorch apart takes long
 

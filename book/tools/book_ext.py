@@ -251,7 +251,7 @@ def _notebook(app: Sphinx, page: str) -> Path | None:
 
 
 def setup(app: Sphinx) -> dict:
-    gc.disable()  # a build makes little garbage and ends soon; the search for it takes a third of the time
+    gc.disable()  # to search for garbage takes a third of a build's time; to leave it, a third more memory
     keep_alt_texts()
     app.add_directive("machines", Machines)
     app.add_directive("bench", Bench)

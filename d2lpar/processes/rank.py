@@ -28,20 +28,26 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any
 
+_is_done = 0  # the number of this process, once it has nothing left to do
 
-def leave() -> None:
-    """End the process, as Python does after all exit functions, but without taking apart all that is loaded.
 
-    That takes longer than the whole life of many a copy. What is in a file's buffer still is written.
+def end_at_once() -> None:
+    """Called after all other exit functions: spare the process to take apart all that is loaded.
+
+    That takes longer than many a rank lives. Where something went wrong, or a file is left open, to which something may
+    not be written yet, Python does it as ever.
     """
+    if _is_done != os.getpid():
+        return
     for thing in gc.get_objects():
-        if issubclass(type(thing), io.IOBase):
-            with suppress(Exception):
-                thing.flush()
-    os._exit(hasattr(sys, "last_value"))  # 1 if Python has printed an error that nobody has caught
+        if issubclass(type(thing), io.FileIO) and not thing.closed and thing.writable():
+            return
+    with suppress(Exception):  # what exit functions have printed; fn may have closed it
+        sys.stdout.flush()
+    os._exit(0)
 
 
-atexit.register(leave)  # the first one, which is called last
+atexit.register(end_at_once)  # the first one, which is called last
 gc.disable()  # the search for garbage, while PyTorch is loaded: that is a fifth sooner
 import cloudpickle  # noqa: E402
 import torch  # noqa: E402
@@ -135,6 +141,7 @@ def main(folder: str, rank: int, world_size: int, backend: str) -> None:
         if hasattr(faulthandler, "register"):  # not on Windows
             faulthandler.register(signal.SIGTERM, stack, all_threads=False, chain=True)
             os.register_at_fork(after_in_child=partial(faulthandler.unregister, signal.SIGTERM))
+        gc.freeze()  # with its own files, for which end_at_once does not wait
         joined = False
         while os.read(caller, 1) == b"c":  # else it is told to leave, or nobody is there any more
             try:
@@ -185,3 +192,4 @@ if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.argv += make_copies()
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+    _is_done = os.getpid()

@@ -36,6 +36,7 @@ def train_200_steps():
 
 def train_lenet_200_steps():
     """A hash of all the bits of all replicas in 200 steps from scratch on four virtual devices."""
+    torch.set_num_threads(1)
     device_params = [get_params(lenet_params(), CPU) for _ in range(4)]
     generator, digest = torch.Generator().manual_seed(0), hashlib.sha256()
     for _ in range(200):
