@@ -197,6 +197,7 @@ def test_rank_0_runs_every_way_of_a_step_of_resnet_and_rank_1_those_between_proc
     assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken, k, names", [("resnet_ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
                                               ("resnet_own_step", None, ["own buckets", "tensor by tensor"]),
                                               ("resnet_step", 1, ["1 device", "1 device, all cores"]),

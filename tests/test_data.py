@@ -901,6 +901,7 @@ def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_i
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 def test_the_stand_in_can_be_learned(one_core):
     device = torch.device("cpu")
     train_iter, test_iter = load_data_fashion_mnist(64, 1500, 500)

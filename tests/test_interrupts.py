@@ -236,8 +236,8 @@ def test_after_a_thousand_interrupts_too(one_core):
 
 
 @pytest.mark.parametrize("stride", [1, 2])  # with gaps in memory a buffer is copied, and written back
-@pytest.mark.parametrize("f", [allreduce, allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks],
-                         ids=lambda f: f.__name__)
+@pytest.mark.parametrize("f", [allreduce, allreduce_ring, *(pytest.param(f, marks=pytest.mark.slow) for f in (
+    allreduce_naive, allreduce_tree, allreduce_blocks))], ids=lambda f: f.__name__)
 def test_after_an_interrupt_every_buffer_holds_the_sum_or_what_it_held(f, stride, one_core):
     k, calls = 4, 0  # a power of two, so that the sums of the sums stay exact
     buffers = [torch.ones(200_000 * stride, dtype=torch.float64)[::stride] for _ in range(k)]
