@@ -41,7 +41,7 @@ def become(rank, ranks, port, out, argv):
     runpy.run_path(argv[0], run_name="__main__")
     assert not torch.distributed.is_initialized(), "the group is left open"
     sys.stdout.flush()
-    os._exit(0)  # to take PyTorch apart takes long
+    os._exit(0)  # to take PyTorch apart takes long; torchrun's ranks do it
 
 for line in sys.stdin:
     ranks, out, argv = json.loads(line)

@@ -28,23 +28,22 @@ from importlib import import_module, invalidate_caches
 from pathlib import Path
 from typing import Any
 
-_is_done = 0  # the number of this process, once it has nothing left to do
+_is_done = False  # whether nothing is left to do but to end
 
 
 def end_at_once() -> None:
-    """Called after all other exit functions: spare the process to take apart all that is loaded.
+    """End the process after all exit functions of what is loaded below, but do not take that apart.
 
-    That takes longer than many a rank lives. Where something went wrong, or a file is left open, to which something may
-    not be written yet, Python does it as ever.
+    To do so, object by object, takes longer than many a rank lives. Python does it as ever where something went wrong,
+    and where a file or a connection is still open, because something may not be written to it yet. (What only `__del__`
+    or an exit function of C would do is not done.)
     """
-    if _is_done != os.getpid():
-        return
-    for thing in gc.get_objects():
-        if issubclass(type(thing), io.FileIO) and not thing.closed and thing.writable():
-            return
-    with suppress(Exception):  # what exit functions have printed; fn may have closed it
-        sys.stdout.flush()
-    os._exit(0)
+    with suppress(Exception):  # of what somebody closes just now
+        if _is_done and not any(
+            issubclass(type(one), io.RawIOBase) and not one.closed and one.writable() for one in gc.get_objects()
+        ):
+            sys.stdout.flush()  # what exit functions have printed
+            os._exit(0)
 
 
 atexit.register(end_at_once)  # the first one, which is called last
@@ -192,4 +191,4 @@ if __name__ == "__main__":
     if not sys.argv[1:]:
         sys.argv += make_copies()
     main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
-    _is_done = os.getpid()
+    _is_done = True
