@@ -175,7 +175,7 @@ def test_what_is_infinite_in_one_replica_reaches_all_and_is_not_hidden(rank, ste
 def test_two_hundred_steps_on_four_devices_have_the_same_bits_in_another_process():
     here = train_lenet_200_steps()
     script = "from helpers.long_training import train_lenet_200_steps; print(train_lenet_200_steps())"
-    there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True)
+    there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300)
     assert there.stdout.strip() == here, there.stderr
 
 

@@ -45,6 +45,6 @@ def train_lenet_200_steps():
         for params in device_params:
             for p in params:
                 digest.update(p.detach().numpy().tobytes())
-    assert all(p.isfinite().all() for p in params)
+    assert all(p.isfinite().all() for params in device_params for p in params)
     assert (params[0] - lenet_params()[0]).norm() > 0.1
     return digest.hexdigest()
