@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections import namedtuple
 from pathlib import Path
@@ -34,6 +33,7 @@ from helpers.plain_modules import (
     state,
     weighted,
 )
+from helpers.waiting import until
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -571,14 +571,6 @@ def test_it_can_be_copied_before_and_after_a_call(clone):
         assert torch.equal(*outs) and same(state(other.module), state(parallel.module))
 
 
-def dead(refs):
-    """Whether all are gone, given the device threads a moment to let go of their last call."""
-    until = time.monotonic() + 10
-    while any(ref() is not None for ref in refs) and time.monotonic() < until:
-        time.sleep(0.001)
-    return all(ref() is None for ref in refs)
-
-
 @pytest.mark.parametrize("backward", [False, True])
 def test_nothing_of_a_call_is_kept_once_its_output_is_gone(backward):
     replicas, tensors = [], []
@@ -605,8 +597,9 @@ def test_nothing_of_a_call_is_kept_once_its_output_is_gone(backward):
         assert len(replicas) == 3 and all(ref() is not None for ref in replicas[1:])
         tensors.extend([weakref.ref(out), weakref.ref(X)])
         del out, loss, X
-        assert dead([ref for ref in replicas if ref() is not layer])
-        assert dead([ref for ref in tensors if ref() is not layer.weight])
+        # the device threads let go of their last call a moment later
+        until(lambda: all(ref() in (None, layer) for ref in replicas))
+        until(lambda: all(ref() is None or ref() is layer.weight for ref in tensors))
     finally:
         gc.enable()
     assert set(map(id, (*vars(parallel).values(), *vars(net).values(), *vars(layer).values()))) == before

@@ -18,6 +18,7 @@ import torch
 
 from d2lpar import describe_devices, devices, run_on_devices, try_devices
 from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
+from helpers.waiting import until
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
 
@@ -156,8 +157,7 @@ def test_an_error_keeps_nothing_alive_when_it_is_gone():
         with contextlib.suppress(KeyError):
             run_on_devices(fail, range(2), things)
         del things
-        time.sleep(0.1)  # the threads let go a moment later
-        assert [ref() for ref in watch] == [None, None]
+        until(lambda: [ref() for ref in watch] == [None, None])  # the threads let go a moment later
     finally:
         gc.enable()
 
@@ -263,7 +263,8 @@ def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
         def work(rank):
             working.append(rank)
             started.wait()
-            time.sleep(0.3)
+            until(lambda: signal.getsignal(signal.SIGINT).count == 1, WAIT_S)
+            time.sleep(0.1)
             working.remove(rank)
 
         try:
@@ -276,7 +277,6 @@ def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
 
     with forked(child) as (process, hear):
         assert hear() == "working"
-        time.sleep(0.05)  # until the caller waits
         os.kill(process, signal.SIGINT)
         assert hear() == "left at work: [], new threads limited: False, next call: [1, 2]"
 
@@ -448,8 +448,7 @@ def test_a_meeting_keeps_nothing_alive_when_it_is_over_or_has_failed():
             with contextlib.suppress(KeyError):
                 run_on_devices(meet, range(3), things, fails=fails)
             del things
-            time.sleep(0.1)  # the threads let go a moment later
-            assert [ref() for ref in watch] == [None] * 3
+            until(lambda: [ref() for ref in watch] == [None] * 3)  # the threads let go a moment later
         finally:
             gc.enable()
 
@@ -463,7 +462,8 @@ def test_ctrl_c_in_a_meeting_ends_the_call_when_all_have_met():
         def work(rank):
             if rank == 1:
                 say("working")
-                time.sleep(0.3)
+                until(lambda: signal.getsignal(signal.SIGINT).count == 1, WAIT_S)
+                time.sleep(0.1)
             met.append(all_gather_here(rank))
 
         try:
@@ -473,7 +473,6 @@ def test_ctrl_c_in_a_meeting_ends_the_call_when_all_have_met():
 
     with forked(child) as (process, hear):
         assert hear() == "working"
-        time.sleep(0.05)
         os.kill(process, signal.SIGINT)
         assert hear() == "met: [[0, 1], [0, 1]], next call: [[3, 4], [3, 4]]"
 

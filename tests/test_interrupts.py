@@ -164,19 +164,21 @@ def test_run_on_devices_raises_it_when_all_ranks_are_done_and_the_next_call_work
 
 
 def test_three_interrupts_end_the_wait_for_a_rank_that_never_ends():
-    release = threading.Event()
+    release, released = threading.Event(), []
 
     def work(rank):
         if rank == 0:
-            for _ in range(3):
-                time.sleep(0.05)  # signals that come together count once
+            waiting = signal.getsignal(signal.SIGINT)
+            for number in range(1, 4):
                 os.kill(os.getpid(), signal.SIGINT)
-            release.wait(60)
+                while waiting.count < number:  # signals that come together count once
+                    time.sleep(0.001)
+            released.append(release.wait(60))
 
     with pytest.raises(KeyboardInterrupt):
         run_on_devices(work, range(2))
     release.set()
-    assert run_on_devices(abs, [-1, -2]) == [1, 2]
+    assert run_on_devices(abs, [-1, -2]) == [1, 2] and released == [True]
 
 
 # The drill

@@ -33,6 +33,7 @@ import torch.distributed as dist
 
 from d2lpar.devices import cores_per_device
 from d2lpar.processes import RankError, RankGroup, children, launch, run_ranks
+from helpers.waiting import until
 
 pytestmark = pytest.mark.slow  # each rank loads PyTorch
 resource = pytest.importorskip("resource")  # these tests are of POSIX
@@ -85,13 +86,6 @@ def both_ways(request, monkeypatch):
     """Ranks as they are on Linux, and as they are elsewhere and with GPUs."""
     if request.param == "fresh Pythons":
         monkeypatch.setattr(children, "copies_can_be_made", lambda backend: False)
-
-
-def until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 # What the ranks of the tests run

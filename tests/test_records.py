@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from d2lpar.records import RecordError, read_records, run_missing
+from helpers.waiting import until
 
 ABOUT = {"machine": "this one"}
 RUNS = [{"seed": seed, "x": x} for seed in range(3) for x in "ab"]
@@ -182,10 +183,7 @@ def test_ended_from_outside_it_leaves_whole_lines_and_no_process(path, how, tmp_
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     process = subprocess.Popen([sys.executable, script, path], env=environment, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
-    deadline = time.monotonic() + 120
-    while not path.exists() or path.read_bytes().count(b"\n") < 4:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+    until(lambda: process.poll() is not None or (path.exists() and path.read_bytes().count(b"\n") >= 4), 120)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(how)
     process.communicate(timeout=60)

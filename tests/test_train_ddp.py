@@ -14,12 +14,13 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 import torch
 from torchvision.datasets import FashionMNIST
+
+from helpers.waiting import until
 
 WAIT_S = 120  # for what takes some seconds
 EXAMPLES = {"train": 240, "t10k": 101}
@@ -271,10 +272,7 @@ def test_a_killed_rank_ends_all(start):
     ranks[1].send_signal(signal.SIGKILL)
     printed, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1 and "Signal 9 (SIGKILL)" in printed
-    deadline = time.monotonic() + WAIT_S
-    while any(rank.is_running() for rank in ranks):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: not any(rank.is_running() for rank in ranks))
 
 
 @pytest.mark.slow
