@@ -7,7 +7,7 @@ An audit runs it again with other numbers, and so finds what each rank can have 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import get_ident
+from threading import Thread, current_thread
 from types import MappingProxyType
 from typing import Any
 
@@ -109,11 +109,11 @@ class _Recorder(Meter):
                  brings: Mapping[Message, Tensor] = MappingProxyType({})) -> None:
         super().__init__(devices)
         self.contents: dict[Message, Tensor] = {}
-        self.threads: set[int] = set()
+        self.threads: set[Thread] = set()
         self._rank, self._brings = rank, brings
 
     def begin_round(self) -> int:
-        self.threads.add(get_ident())
+        self.threads.add(current_thread())
         return super().begin_round()
 
     def carry(self, message: Message, x: Tensor) -> Tensor:

@@ -265,8 +265,8 @@ def test_an_algorithm_that_is_another_in_a_second_run_is_not_accused_of_reading(
 
 def test_rounds_from_two_threads_are_refused_in_words():
     def two_rings(data):
-        halves = zip(*(x.tensor_split(2) for x in data))
-        threads = [threading.Thread(target=allreduce_ring, args=(list(half),)) for half in halves]
+        halves, both = zip(*(x.tensor_split(2) for x in data)), threading.Barrier(2)
+        threads = [threading.Thread(target=lambda half: (both.wait(60), allreduce_ring(half)), args=(list(half),)) for half in halves]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -38,6 +38,7 @@ from d2lpar.data import Batches
 from d2lpar.download import download_fashion_mnist
 from d2lpar.models import lenet_params
 from d2lpar.official_files import DataError
+from helpers.waiting import until
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
@@ -774,13 +775,15 @@ download.download_fashion_mnist(sys.argv[1])
         [part] = tmp_path.iterdir()
         second = threading.Thread(target=download_fashion_mnist, args=(tmp_path,))
         second.start()
-        second.join(0.5)
+        said = []
+        until(lambda: said.append(capsys.readouterr().out) or "".join(said).endswith("waiting for it.\n"))
+        second.join(0.2)
         assert second.is_alive() and list(tmp_path.iterdir()) == [part]
         first.kill()
-    second.join(30)
+    second.join(60)
     assert os.listdir(tmp_path) == ["FashionMNIST"]
-    assert capsys.readouterr().out == (f"Another download into {tmp_path} is running; waiting for it.\n"
-                                       f"Fashion-MNIST is in {tmp_path}\n")
+    assert "".join(said) + capsys.readouterr().out == (f"Another download into {tmp_path} is running; waiting for it.\n"
+                                                       f"Fashion-MNIST is in {tmp_path}\n")
 
 
 @pytest.mark.parametrize("has_lock", [True, False])

@@ -346,7 +346,7 @@ def gone_on(rank, folder):
                 passed.touch()
 
         def begin():
-            end = time.monotonic() + 10
+            end = time.monotonic() + 30
             while rank == 1 and len(half) == 2 and not passed.exists() and not late:
                 time.sleep(0.001)
                 if time.monotonic() > end:

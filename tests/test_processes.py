@@ -50,12 +50,17 @@ def nothing_is_left(tmp_path, monkeypatch):
         return {"processes": beside_the_loaded(), "open files": open_files(), "threads": {*threading.enumerate()},
                 "temporary files": {*os.listdir(temporary)}}
 
+    def left():
+        return {what: more for what, now in there().items() if (more := now - before[what])}
+
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     before, environment = there(), {**os.environ, "PYTEST_CURRENT_TEST": ""}
     yield
-    assert {what: left for what, now in there().items() if (left := now - before[what])} == {}
+    with contextlib.suppress(AssertionError):  # on a busy machine a loaded process takes its time to forget a copy
+        until(lambda: left() == {}, 10)
+    assert left() == {}
     assert {**os.environ, "PYTEST_CURRENT_TEST": ""} == environment
     assert not dist.is_initialized()
 
@@ -122,7 +127,7 @@ def fail(rank):
     if rank == 1:
         dist.barrier()  # for ever
     if rank == 0:
-        until(Path(sys.argv[1], "2-error").exists)  # a rank is told its group's folder first
+        until(lambda: is_older(Path(sys.argv[1], "2-error"), 0.05))  # a rank is told its group's folder first
     raise KeyError(f"no such thing on rank {rank}")
 
 
@@ -394,7 +399,8 @@ def is_older(path, seconds):
 def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_path, monkeypatch, both_ways):
     # the time is out when all are where they stay, however long this machine takes to start them
     def all_are_there():
-        return all(is_older(tmp_path / f"stays {rank}", 1) for rank in (1, 2)) and any(tmp_path.glob("temporary/*/0-result"))
+        there = [*tmp_path.glob("stays *"), *tmp_path.glob("temporary/*/0-result")]
+        return len(there) == 3 and all(is_older(path, 1) for path in there)
 
     monkeypatch.setattr(launch, "time", when(all_are_there, "time out"))
     with pytest.raises(TimeoutError) as error:
@@ -575,7 +581,7 @@ def test_a_rank_that_has_left_its_group_is_told_so_at_the_next_call(two):
 def test_a_time_out_says_which_rank_was_stopped_and_which_one_waited_where(both_ways, two, monkeypatch):
     two.run(own_number)
     first, second = two._started.processes
-    monkeypatch.setattr(launch, "time", when(lambda: first.child.is_stopped() and second.file("result").exists(), "time out"))
+    monkeypatch.setattr(launch, "time", when(lambda: first.child.is_stopped() and is_older(second.file("result"), 0.5), "time out"))
     with pytest.raises(TimeoutError) as error:
         two.run(lambda rank: rank or signal.raise_signal(signal.SIGSTOP), timeout_s=WAIT_S)
     assert str(error.value) == (f"after {WAIT_S} s, rank 0 of 2 ranks had not finished\n\n"
@@ -789,15 +795,12 @@ def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch
 
     def find_garbage(loaded, settings, log, look):
         def collect():
+            os.kill(loaded.pid, signal.SIGCONT)
             gc.collect()
             look()
 
-        os.kill(loaded.pid, signal.SIGSTOP)  # until the garbage is found
-        goes_on = threading.Timer(0.2, os.kill, (loaded.pid, signal.SIGCONT))
-        goes_on.start()
-        made = copy(loaded, settings, log, collect)
-        goes_on.join()
-        return made
+        os.kill(loaded.pid, signal.SIGSTOP)  # so that it does not answer before
+        return copy(loaded, settings, log, collect)
 
     gc.disable()
     try:

@@ -80,8 +80,8 @@ def test_the_book_style_draws_the_same_whatever_the_reader_has_set(home: Path, t
 def book(root: Path, tmp_path: Path) -> Path:
     """A book of one notebook, with the settings of ours."""
     book = tmp_path / "book"
-    (book / "tests").mkdir(parents=True)
-    for name in ("conftest.py", "pyproject.toml", "tests/nbval_sanitize.cfg"):
+    (book / "tests" / "helpers").mkdir(parents=True)
+    for name in ("conftest.py", "pyproject.toml", "tests/helpers/ports.py", "tests/nbval_sanitize.cfg"):
         shutil.copy(root / name, book / name)
     cells = [new_code_cell("1 / 3", execution_count=1, outputs=[new_output("execute_result", {"text/plain": "0.3333333333333333"})]),
              new_code_cell("import matplotlib\nfrom matplotlib import pyplot as plt\n"

@@ -20,6 +20,7 @@ import pytest
 import torch
 from torchvision.datasets import FashionMNIST
 
+from helpers.ports import free_port
 from helpers.waiting import until
 
 WAIT_S = 120  # for what takes some seconds
@@ -27,7 +28,7 @@ EXAMPLES = {"train": 240, "t10k": 101}
 
 
 LAUNCHER = """
-import json, os, random, runpy, socket, sys
+import json, os, random, runpy, sys
 import torch._dynamo, torchvision  # once: all ranks of all calls are copies of this process
 
 def become(rank, ranks, port, out, argv):
@@ -45,10 +46,7 @@ def become(rank, ranks, port, out, argv):
     os._exit(0)  # to take PyTorch apart takes long; torchrun's ranks do it
 
 for line in sys.stdin:
-    ranks, out, argv = json.loads(line)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    ranks, port, out, argv = json.loads(line)
     running = []
     for rank in range(ranks):
         running.append(os.fork())
@@ -133,7 +131,7 @@ def start(script, data, tmp_path_factory):
         out = folder / f"out {next(numbers)}"
         out.touch()
         assert launcher.poll() is None, "the launcher has died in an earlier test"
-        print(json.dumps([ranks, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
+        print(json.dumps([ranks, free_port(), str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
         answer = launcher.stdout.readline() if answers(launcher) else ""
         if not answer:  # it has died, or its ranks hang
             with contextlib.suppress(OSError):

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import working_copy
+from helpers.ports import free_port
 from working_copy import MANIFEST, bring_up_to_date
 
 NAME = "01_one.ipynb"
@@ -136,8 +136,7 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
     *before, lab = recipe(root, target)
     for command in before:
         subprocess.run(command, shell=True, cwd=top, check=True)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     settings = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
     server = subprocess.Popen(f"exec {lab} --no-browser --ServerApp.port={port} --ServerApp.port_retries=0 --IdentityProvider.token=t",
                               shell=True, cwd=top, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
