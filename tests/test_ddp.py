@@ -371,7 +371,7 @@ def test_gradients_are_on_their_way_while_backward_goes_on(overlap, way):
 
 @pytest.fixture(scope="module")
 def overlap(tmp_path_factory, group_of):
-    return group_of(2).run(gone_on, tmp_path_factory.mktemp("overlap"), timeout_s=60)
+    return group_of(2).run(gone_on, tmp_path_factory.mktemp("overlap"), timeout_s=110)
 
 
 # What ends a group

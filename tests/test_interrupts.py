@@ -26,6 +26,7 @@ from d2lpar.data_parallel import DataParallel
 from d2lpar.interrupts import uninterrupted
 from d2lpar.models import lenet_params
 from d2lpar.oracle import same_bits
+from helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_is_obeyed")
 
@@ -165,21 +166,21 @@ def test_run_on_devices_raises_it_when_all_ranks_are_done_and_the_next_call_work
 
 
 def test_three_interrupts_end_the_wait_for_a_rank_that_never_ends():
-    release, released = threading.Event(), []
+    release, ended = threading.Event(), []
 
     def work(rank):
         if rank == 0:
             waiting = signal.getsignal(signal.SIGINT)
             for number in range(1, 4):
-                os.kill(os.getpid(), signal.SIGINT)
-                while waiting.count < number:  # signals that come together count once
-                    time.sleep(0.001)
-            released.append(release.wait(60))
+                if signal.getsignal(signal.SIGINT) is waiting:
+                    os.kill(os.getpid(), signal.SIGINT)
+                    until(lambda: waiting.count == number)  # signals that come together count once
+            ended.append((waiting.count, release.wait(60)))
 
     with pytest.raises(KeyboardInterrupt):
         run_on_devices(work, range(2))
     release.set()
-    assert run_on_devices(abs, [-1, -2]) == [1, 2] and released == [True]
+    assert run_on_devices(abs, [-1, -2]) == [1, 2] and ended == [(3, True)]
 
 
 # The drill
@@ -188,7 +189,7 @@ def test_three_interrupts_end_the_wait_for_a_rank_that_never_ends():
 def interrupted(work, longest_s):
     """Call `work` again and again until a Ctrl-C, sent at a random moment of the first `longest_s`, ends it."""
     sender = threading.Timer(random.uniform(0, longest_s), os.kill, (os.getpid(), signal.SIGINT))
-    gc.disable()  # what is raised in a callback of the search for garbage is lost
+    gc.disable()  # an interrupt that comes in a callback of the search for garbage is lost
     try:
         sender.start()
         while True:
@@ -261,11 +262,10 @@ def test_after_an_interrupt_every_buffer_holds_the_sum_or_what_it_held(f, stride
             x.fill_(1.0)
         calls = 0
         interrupted(work, 2 * work_s)
-        if calls > 500:  # it came very late, and the sums are too large to be exact
-            continue
         value = buffers[0][0].item()
-        assert value in (float(k) ** calls, float(k) ** (calls + 1))  # the count itself can be one behind
         assert all((x == value).all() for x in buffers)
+        if calls < 500:  # else it came very late, and the sums are infinite
+            assert value in (float(k) ** calls, float(k) ** (calls + 1))  # the count itself can be one behind
 
 
 def test_after_an_interrupt_lists_of_tensors_hold_the_sums_or_what_they_held(one_core):
@@ -291,7 +291,7 @@ def test_after_an_interrupt_the_statistics_of_a_data_parallel_module_belong_to_w
     for _ in range(40):
         net.load_state_dict(start)
         steps.clear()
-        interrupted(lambda: steps.append(parallel(X)), 2 * step_s)
+        interrupted(lambda: steps.append(parallel(X) is None), 2 * step_s)
         assert bits(net.buffers()) in after or len(steps) > 190  # it came very late
 
 

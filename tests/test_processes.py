@@ -43,25 +43,21 @@ WAIT_S = 60  # for what takes a few seconds
 
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path, monkeypatch):
-    """Every call, also one that fails, leaves nothing in the caller; what earlier tests have left may go meanwhile."""
+    """Every call, also one that fails, leaves the caller as it was; what earlier tests have left may end meanwhile."""
 
-    def there():
+    def state():
         gc.collect()
-        return {"processes": beside_the_loaded(), "open files": open_files(), "threads": {*threading.enumerate()},
-                "temporary files": {*os.listdir(temporary)}}
-
-    def left():
-        return {what: more for what, now in there().items() if (more := now - before[what])}
+        return open_files(), os.listdir(temporary), {**os.environ, "PYTEST_CURRENT_TEST": ""}
 
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    before, environment = there(), {**os.environ, "PYTEST_CURRENT_TEST": ""}
+    before, processes, threads = state(), beside_the_loaded(), {*threading.enumerate()}
     yield
-    with contextlib.suppress(AssertionError):  # on a busy machine a loaded process takes its time to forget a copy
-        until(lambda: left() == {}, 10)
-    assert left() == {}
-    assert {**os.environ, "PYTEST_CURRENT_TEST": ""} == environment
+    assert state() == before
+    assert {*threading.enumerate()} <= threads
+    assert {process for process in beside_the_loaded() - processes if alive(process.pid)} == set()
+    until(lambda: beside_the_loaded() <= processes)  # where much goes on, a loaded process takes its time to forget a copy
     assert not dist.is_initialized()
 
 
@@ -71,7 +67,7 @@ def loaded_processes():
 
 
 def beside_the_loaded():
-    """All other processes that this one has started, and they."""
+    """All other processes that this one has started, and theirs."""
     loaded = [one.pid for one in loaded_processes()]
     return {child for child in psutil.Process().children(recursive=True) if child.pid not in loaded}
 
@@ -127,7 +123,8 @@ def fail(rank):
     if rank == 1:
         dist.barrier()  # for ever
     if rank == 0:
-        until(lambda: is_older(Path(sys.argv[1], "2-error"), 0.05))  # a rank is told its group's folder first
+        until(Path(sys.argv[1], "2-error").exists)  # a rank is told its group's folder first
+        time.sleep(0.05)  # a file's time may have steps of some milliseconds
     raise KeyError(f"no such thing on rank {rank}")
 
 
@@ -385,22 +382,23 @@ def test_a_result_that_cannot_be_sent_is_named():
 
 
 def when(condition, then):
-    """A module `time` for launch, whose clock and whose sleep are changed by `then` from when `condition` holds."""
-    return SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * (then == "time out" and condition()),
-                           sleep=lambda s: signal.raise_signal(signal.SIGINT) if then == "Ctrl-C" and condition()
-                           else time.sleep(s))
+    """A module `time` for launch: at looks at which `condition` holds, at the 50th the time is out or each sleep is interrupted."""
+    looks = itertools.count(1)
 
+    def sleep(s):
+        if then == "Ctrl-C" and condition():
+            signal.raise_signal(signal.SIGINT)
+        time.sleep(s)
 
-def is_older(path, seconds):
-    return path.exists() and time.time() > path.stat().st_mtime + seconds
+    return SimpleNamespace(monotonic=lambda: time.monotonic() + 1000 * (then == "time out" and condition() and next(looks) >= 50),
+                           sleep=sleep)
 
 
 @pytest.mark.slow
 def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_path, monkeypatch, both_ways):
     # the time is out when all are where they stay, however long this machine takes to start them
     def all_are_there():
-        there = [*tmp_path.glob("stays *"), *tmp_path.glob("temporary/*/0-result")]
-        return len(there) == 3 and all(is_older(path, 1) for path in there)
+        return len([*tmp_path.glob("stays *"), *tmp_path.glob("temporary/*/0-result")]) == 3
 
     monkeypatch.setattr(launch, "time", when(all_are_there, "time out"))
     with pytest.raises(TimeoutError) as error:
@@ -520,7 +518,7 @@ def test_who_is_to_blame_is_not_who_heard_of_it_first(two):
 
     def dies_after_its_result(rank):
         if rank == 0:
-            threading.Timer(0.5, os.kill, (os.getpid(), 40)).start()
+            threading.Thread(target=lambda: until(Path(sys.argv[1], "0-result").exists) or os.kill(os.getpid(), 40)).start()
         else:
             dist.barrier()
 
@@ -544,7 +542,7 @@ def test_a_child_of_a_rank_that_is_ended_does_not_say_where_the_rank_stood(two, 
             dist.barrier()
 
     two.run(own_number)
-    monkeypatch.setattr(launch, "time", when(lambda: is_older(tmp_path / "waits", 1), "time out"))
+    monkeypatch.setattr(launch, "time", when((tmp_path / "waits").exists, "time out"))
     with pytest.raises(TimeoutError, match="(?s)rank 0: Stack(?!.*sleep_on).*barrier"):
         two.run(hang, timeout_s=WAIT_S)
 
@@ -581,7 +579,7 @@ def test_a_rank_that_has_left_its_group_is_told_so_at_the_next_call(two):
 def test_a_time_out_says_which_rank_was_stopped_and_which_one_waited_where(both_ways, two, monkeypatch):
     two.run(own_number)
     first, second = two._started.processes
-    monkeypatch.setattr(launch, "time", when(lambda: first.child.is_stopped() and is_older(second.file("result"), 0.5), "time out"))
+    monkeypatch.setattr(launch, "time", when(lambda: first.child.is_stopped() and second.file("result").exists(), "time out"))
     with pytest.raises(TimeoutError) as error:
         two.run(lambda rank: rank or signal.raise_signal(signal.SIGSTOP), timeout_s=WAIT_S)
     assert str(error.value) == (f"after {WAIT_S} s, rank 0 of 2 ranks had not finished\n\n"
@@ -790,6 +788,29 @@ def test_a_loaded_process_that_is_stopped_holds_nobody_and_goes_on_as_if_nothing
 
 
 @only_copies
+def test_where_the_machine_stands_still_no_patience_is_lost(two, monkeypatch):
+    forget, leaps = children.Loaded.forget, itertools.count(step=1000)
+
+    def forget_late(loaded, pid):
+        os.kill(loaded.pid, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(lambda: time.sleep(0.2) or os.kill(loaded.pid, signal.SIGCONT))
+            return forget(loaded, pid)
+
+    first = two.run(own_number)
+    monkeypatch.setattr(children.Loaded, "forget", forget_late)
+    monkeypatch.setattr(children, "time", SimpleNamespace(monotonic=lambda: next(leaps), sleep=time.sleep))
+    two.close()
+    assert not any(map(psutil.pid_exists, first))
+    naps = []
+    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(leaps), sleep=naps.append))
+    launch._rest(1.0)
+    assert 40 <= len(naps) <= 60 and 0.9 < sum(naps) < 1.1
+    launch._rest(1.0, lambda: len(naps) == 70)
+    assert len(naps) == 70
+
+
+@only_copies
 def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch):
     copy = children.Loaded.copy
 
@@ -799,7 +820,7 @@ def test_garbage_that_is_found_while_a_copy_is_made_may_hold_a_group(monkeypatch
             gc.collect()
             look()
 
-        os.kill(loaded.pid, signal.SIGSTOP)  # so that it does not answer before
+        os.kill(loaded.pid, signal.SIGSTOP)  # so that it does not answer before the garbage is found
         return copy(loaded, settings, log, collect)
 
     gc.disable()

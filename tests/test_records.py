@@ -184,6 +184,7 @@ def test_ended_from_outside_it_leaves_whole_lines_and_no_process(path, how, tmp_
     process = subprocess.Popen([sys.executable, script, path], env=environment, stderr=subprocess.PIPE,
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     until(lambda: process.poll() is not None or (path.exists() and path.read_bytes().count(b"\n") >= 4), 120)
+    assert process.poll() is None, "it has ended by itself"
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(how)
     process.communicate(timeout=60)

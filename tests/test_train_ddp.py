@@ -270,7 +270,7 @@ def test_a_killed_rank_ends_all(start):
     ranks[1].send_signal(signal.SIGKILL)
     printed, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1 and "Signal 9 (SIGKILL)" in printed
-    until(lambda: not any(rank.is_running() for rank in ranks))
+    until(lambda: not any(rank.is_running() for rank in ranks), WAIT_S)
 
 
 @pytest.mark.slow

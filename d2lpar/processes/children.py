@@ -26,7 +26,7 @@ import torch
 
 _RANK = Path(__file__).with_name("rank.py")
 _LOOK_S = 0.02  # while it waits, the caller looks this often whether it should go on
-_PATIENCE_S = 5.0  # with a loaded process that shall forget a copy
+_PATIENCE_S = 2.0  # with a loaded process that shall forget a copy
 _PASSED_ON = ["torch._dynamo"]  # large, and needed by every optimizer; loaded where the caller has loaded it
 
 

@@ -38,7 +38,7 @@ from d2lpar.processes import children
 _LOOK_S = 0.02  # the caller looks this often for news
 _FOREVER_S = 1e9  # some thirty years
 _CALL, _LEAVE = b"c", b"."  # what a rank is told
-_GRACE_S = 2.0  # between asking a process to end and killing it
+_GRACE_S = 1.0  # between asking a process to end and killing it
 _PEER_LOST = re.compile(r"[Cc]onnection (?:closed|reset) by peer|Broken pipe|remote process exited")
 _HERE = Path(__file__).parent
 
@@ -304,7 +304,7 @@ def _release(processes: Sequence[_Process]) -> None:
     """Let the ranks go, which have waited for one another so that none loses a peer that it still needs."""
     for process in processes:
         process.child.tell(_LEAVE)
-    _wait_for_ends(processes, 3 * _GRACE_S)
+    _wait_for_ends(processes, 5 * _GRACE_S)
 
 
 def _end(owner: int, processes: Sequence[_Process], keeper: subprocess.Popen, folder: str) -> None:
@@ -346,11 +346,11 @@ def _ask_to_end(processes: Sequence[_Process]) -> None:
 
 
 def _wait_for_ends(processes: Sequence[_Process], patience_s: float) -> None:
-    _rest(patience_s, lambda: all(process.child.has_ended() or process.child.is_stopped() for process in processes))
+    _rest(patience_s, lambda: all(process.child.has_ended() for process in processes))
 
 
-def _rest(seconds: float, enough: Callable[[], bool] = bool) -> None:
-    """Sleep until it is enough, in short pieces: where the whole machine stands still, only one of them passes."""
+def _rest(seconds: float, enough: Callable[[], bool] = lambda: False) -> None:
+    """Sleep so long, or until it is enough; in pieces, of which only one passes where the machine stands still."""
     for _ in range(math.ceil(seconds / _LOOK_S)):
         if enough():
             break

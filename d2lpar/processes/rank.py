@@ -166,6 +166,7 @@ def join_group(folder: str, rank: int, world_size: int, backend: str) -> None:
     # the ranks find one another by a file: no port that somebody else could have taken; the caller watches the time
     dist.init_process_group(backend, store=dist.FileStore(f"{folder}/store", world_size), rank=rank,
                             world_size=world_size, timeout=timedelta(days=365), device_id=gpu)
+    dist.barrier()  # now all have joined, and none loses a peer that leaves at once
 
 
 def run_call(folder: str, rank: int) -> bytes:

@@ -1,19 +1,25 @@
 """Ports for servers that are told theirs before they start.
 
-Whoever asks the system for any port is given one above 30,000, and could be given one of these in the meantime, too,
-were they not below it.
+A system gives ports above 30,000 to whoever asks for any. These lie below, so nobody gets one by chance before its
+server has it.
 """
 
+import errno
 import itertools
 import os
+import random
 import socket
-from contextlib import suppress
 
-_ports = itertools.count(10_000 + 613 * os.getpid() % 20_000)  # each process of the tests has its own
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))  # each has ports of its own
+_ports = itertools.count(10_000 + 4_000 * _worker + random.randrange(2_000))
 
 
 def free_port() -> int:
-    """A port of this machine that nobody has, and no other call in this process gets."""
+    """A port of this machine that nobody has, and no other call gets."""
     while True:
-        with suppress(OSError), socket.create_server(("127.0.0.1", port := next(_ports))):
-            return port
+        try:
+            with socket.create_server(("127.0.0.1", port := next(_ports))):
+                return port
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
