@@ -797,11 +797,12 @@ def test_where_the_machine_stands_still_no_patience_is_lost(two, monkeypatch):
             pool.submit(lambda: time.sleep(0.2) or os.kill(loaded.pid, signal.SIGCONT))
             return forget(loaded, pid)
 
-    first = two.run(own_number)
+    two.run(own_number)
+    ranks = [process.child for process in two._started.processes]
     monkeypatch.setattr(children.Loaded, "forget", forget_late)
     monkeypatch.setattr(children, "time", SimpleNamespace(monotonic=lambda: next(leaps), sleep=time.sleep))
     two.close()
-    assert not any(map(psutil.pid_exists, first))
+    assert [rank.reap() for rank in ranks] == [0, 0], "how they ended was waited for"
     naps = []
     monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(leaps), sleep=naps.append))
     launch._rest(1.0)
