@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -47,14 +48,17 @@ def nothing_is_left(tmp_path, monkeypatch):
 
     def state():
         gc.collect()
-        return open_files(), os.listdir(temporary), {**os.environ, "PYTEST_CURRENT_TEST": ""}
+        return os.listdir(temporary), {**os.environ, "PYTEST_CURRENT_TEST": ""}
 
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    before, processes, threads = state(), beside_the_loaded(), {*threading.enumerate()}
+    before, files, processes, threads = state(), open_files(), beside_the_loaded(), {*threading.enumerate()}
     yield
     assert state() == before
+    now = open_files()
+    assert now.keys() <= files.keys()
+    assert [file for file, on_disk in files.items() if on_disk and file not in now] == [], "somebody else's file is closed"
     assert {*threading.enumerate()} <= threads
     assert {process for process in beside_the_loaded() - processes if alive(process.pid)} == set()
     until(lambda: beside_the_loaded() <= processes)  # where much goes on, a loaded process takes its time to forget a copy
@@ -73,12 +77,12 @@ def beside_the_loaded():
 
 
 def open_files():
-    """Each as its number and what it is."""
-    found = set()
+    """Each as its number and what it is, with whether it is a file on disk (and no connection)."""
+    found = {}
     for number in {*map(int, os.listdir("/dev/fd"))} - {one._control.fileno() for one in loaded_processes()}:
         with contextlib.suppress(OSError):  # the listing itself, which is closed now
             what = os.fstat(number)
-            found.add((number, what.st_dev, what.st_ino))
+            found[number, what.st_dev, what.st_ino] = stat.S_ISREG(what.st_mode)
     return found
 
 

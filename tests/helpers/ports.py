@@ -1,7 +1,7 @@
 """Ports for servers that are told theirs before they start.
 
-A system gives ports above 30,000 to whoever asks for any. These lie below, so nobody gets one by chance before its
-server has it.
+Whoever asks a system for any port is given one above 30,000, unless it is set up otherwise. These lie below, so nobody
+gets one by chance before its server has it.
 """
 
 import errno
@@ -11,11 +11,11 @@ import random
 import socket
 
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))  # each has ports of its own
-_ports = itertools.count(10_000 + 4_000 * _worker + random.randrange(2_000))
+_ports = itertools.count(10_000 + (1_000 * _worker + random.randrange(500)) % 20_000)
 
 
 def free_port() -> int:
-    """A port of this machine that nobody has, and no other call gets."""
+    """A port of this machine that nobody has, and no other call of this run gets."""
     while True:
         try:
             with socket.create_server(("127.0.0.1", port := next(_ports))):
