@@ -22,13 +22,16 @@ SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settings come from a folder of the book's own: in `.venv` as for make, else one that is gone at the end."""
+    """Settings come from a folder of the book's own: in `.venv` as for make, else one that is gone at the end.
+
+    And kernels get ports that nobody else is given before they are up.
+    """
     from jupyter_client.connect import LocalPortCache
 
     from helpers.ports import free_port
 
     gc.disable()  # until all is loaded: what is loaded stays, and would be searched for garbage again and again
-    LocalPortCache.find_available_port = lambda cache, ip: free_port()  # a kernel binds it a second later
+    LocalPortCache.find_available_port = lambda cache, ip: free_port()
     folder = VENV / "settings"
     if not os.access(VENV, os.W_OK):
         temporary = tempfile.TemporaryDirectory(prefix="d2lpar-settings-")

@@ -386,7 +386,7 @@ def test_a_result_that_cannot_be_sent_is_named():
 
 
 def when(condition, then):
-    """A module `time` for launch: at looks at which `condition` holds, at the 50th the time is out or each sleep is interrupted."""
+    """A module `time` for launch: while `condition` holds, each sleep is interrupted, or at the 50th look the time is out."""
     looks = itertools.count(1)
 
     def sleep(s):
