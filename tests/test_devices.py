@@ -254,11 +254,16 @@ def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
         assert hear() == "called in device 1's own thread: would wait forever"
 
 
+def say_once_it_waits(say):
+    time.sleep(0.3)  # a signal just before the caller begins to wait is only seen when that ends, and here it does not
+    say("working")
+
+
 @forks
 def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
     def child(say):
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        started, working = threading.Barrier(2, lambda: say("working")), []
+        started, working = threading.Barrier(2, lambda: say_once_it_waits(say)), []
 
         def work(rank):
             working.append(rank)
@@ -461,7 +466,7 @@ def test_ctrl_c_in_a_meeting_ends_the_call_when_all_have_met():
 
         def work(rank):
             if rank == 1:
-                say("working")
+                say_once_it_waits(say)
                 until(lambda: signal.getsignal(signal.SIGINT).count == 1, WAIT_S)
                 time.sleep(0.1)
             met.append(all_gather_here(rank))
