@@ -357,10 +357,11 @@ def test_blocks_whose_sum_is_too_large_for_its_dtype_warn_of_nothing():
         allreduce_blocks(data)
 
 
-def test_autograd_notices_that_blocks_have_overwritten_what_it_needs():
-    w, x = torch.ones(3, requires_grad=True), torch.ones(3)
-    loss = (w * x).sum()
-    allreduce_blocks([x, torch.ones(3)])
+@pytest.mark.parametrize("rank", range(3))
+def test_autograd_notices_that_blocks_have_overwritten_what_it_needs_on_any_rank(rank):
+    w, data = torch.ones(3, requires_grad=True), [torch.ones(3) for _ in range(3)]
+    loss = (w * data[rank]).sum()
+    allreduce_blocks(data)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
 

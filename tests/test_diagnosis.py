@@ -174,6 +174,18 @@ def test_one_wrong_number_on_one_rank_is_a_fault(wrong, rank, t):
     assert not found.ok
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_nan_in_a_buffer_and_a_parameter_that_is_missing_are_another_start(rank):
+    alone, ranks = records()
+    for record in [alone, *ranks]:
+        record.buffers["mean"] = torch.zeros(3)
+    ranks[rank].buffers["mean"][0] = float("nan")
+    del ranks[rank].steps[0].before["2.bias"]
+    found = Diagnosis("another start")
+    compare(alone, ranks, [8, 8], found)
+    assert list(found.faults) == ["different start", "different buffers"]
+
+
 def test_a_step_too_few_is_a_fault():
     alone, ranks = records()
     ranks[1].steps.pop()

@@ -45,7 +45,7 @@ def test_two_epochs_by_hand(monkeypatch, capsys):
 def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + 7))
+    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + 7 * len(devices)))
     with History(1, 2, CPU) as training:
         clock[0] += 100
         for _ in training.clocked("ab"):

@@ -1,0 +1,72 @@
+"""Tests of tests/mutations.toml and of book/tools/mutate.py: every mistake has its place, and one may survive."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import mutate
+from mutate import Mutation, mutated, mutations
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.parametrize("mutation", mutations(ROOT), ids=lambda m: f"{m.function}: {m.why}")
+def test_every_mistake_has_one_place_in_the_package_and_a_test_file(mutation: Mutation, root: Path) -> None:
+    file, source = mutated(root, mutation)  # which compiles
+    assert source != file.read_text("utf8")
+    assert len(list(root.glob(f"tests/**/{mutation.test.partition('::')[0]}"))) == 1
+
+
+def test_no_mistake_is_there_twice_and_each_is_said_in_one_line(root: Path) -> None:
+    every = mutations(root)
+    assert len({(m.function, m.old, m.new) for m in every}) == len(every) >= 60
+    assert all(m.why and "\n" not in m.why for m in every)
+
+
+@pytest.fixture
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A book of one module, whose tests do not look at negative numbers."""
+    monkeypatch.setattr(mutate, "PYTEST", [*mutate.PYTEST, "-p", "no:nbval", "-p", "no:hypothesispytest"])  # quick
+    (tmp_path / "d2lpar").mkdir()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "d2lpar" / "__init__.py").write_text(
+        "def twice(x):\n    return 2 * x, abs(x)\n\n\ndef start():\n    return 1\n\n\nSTART = start()\n")
+    (tmp_path / "tests" / "test_twice.py").write_text(
+        "from d2lpar import twice\n\n\ndef test_three_is_doubled():\n    assert twice(3) == (6, 3)\n")
+    return tmp_path
+
+
+def mistake(function: str, old: str, new: str) -> str:
+    return f'[[mutation]]\nfunction = "{function}"\nold = "{old}"\nnew = "{new}"\ntest = "test_twice.py"\nwhy = "{new}"\n'
+
+
+def test_a_mistake_that_no_test_notices_survives_and_one_that_cannot_be_imported_is_not_killed(
+        book: Path, capsys: pytest.CaptureFixture) -> None:
+    (book / "tests" / "mutations.toml").write_text(
+        mistake("twice", "2 * x", "3 * x") + mistake("twice", "abs(x)", "x") + mistake("start", "return 1", "return 1 / 0"))
+    before = {file: file.read_bytes() for file in book.rglob("*.py")}
+    assert mutate.main([], book) == 2
+    said = capsys.readouterr().out
+    assert re.search(r"^twice, 3 \* x: killed by tests/test_twice.py::test_three_is_doubled$", said, re.M)
+    assert re.search(r"^twice, x: SURVIVED$", said, re.M)
+    assert re.search(r"^start, return 1 / 0: SURVIVED \(pytest ends with [2-5]: .*1 error in", said, re.M)
+    assert "1 of 3 mistakes were noticed" in said
+    assert {file: file.read_bytes() for file in book.rglob("*.py")} == before
+
+
+def test_a_test_file_that_is_red_anyway_proves_nothing(book: Path) -> None:
+    (book / "tests" / "mutations.toml").write_text(mistake("twice", "2 * x", "3 * x"))
+    with (book / "tests" / "test_twice.py").open("a") as file:
+        file.write("\n\ndef test_it_is_red():\n    assert twice(3) == 6\n")
+    with pytest.raises(SystemExit, match="test_twice.py fails without a mistake: tests/test_twice.py::test_it_is_red"):
+        mutate.main([], book)
+
+
+@pytest.mark.parametrize("function, old, words", [
+    ("thrice", "x", "thrice is there 0 times"), ("twice", "x", "'x' 3 times"), ("twice", "y", "'y' 0 times")])
+def test_a_mistake_without_one_place_is_refused(function: str, old: str, words: str, book: Path) -> None:
+    with pytest.raises(ValueError, match=words):
+        mutated(book, Mutation(function, old, "z", "test_twice.py", "no place"))
