@@ -1,54 +1,124 @@
-"""The shared code of a book on data-parallel training: what a chapter teaches, and what several chapters use.
+"""Data-parallel training, from scratch and concisely, on any number of devices that a machine has or has not.
 
-A name is looked up in its module when it is first used, so that a rank in a process of its own, which needs one
-function, does not wait for plotting and data.
+`import d2lpar as dp` is enough: each name is loaded when it is first used. What a reader takes along, as the book goes:
+
+Devices and data: try_devices, describe_devices, run_on_devices, set_seed, load_data_fashion_mnist
+One step: lenet, lenet_params, loss, LeNet, resnet18, initialize; one_worker, distance, same_bits; get_params,
+    allreduce, split_batch, sgd, train_batch, train_batch_threads, evaluate_accuracy, train; DataParallel,
+    evaluate_accuracy_gpus, train_data_parallel
+The sum: Meter, allreduce_tree, allreduce_ring
+Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
+Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, diagnose
+
+`help(dp.allreduce)` says what one of them does. What only the pages use, such as `dp.show`, is in `d2lpar.pages.names`.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if "IPython" in sys.modules:  # a notebook, where d2l may plot before any module of ours is loaded
-    from d2lpar import compat as compat
-
 if TYPE_CHECKING:  # never run: this is for editors, so that they know the signatures
-    from d2lpar.collectives import allreduce as allreduce
-    from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
-    from d2lpar.data_parallel import DataParallel as DataParallel
-    from d2lpar.devices import describe_devices as describe_devices
-    from d2lpar.devices import run_on_devices as run_on_devices
-    from d2lpar.devices import try_devices as try_devices
-    from d2lpar.processes import RankGroup as RankGroup
-    from d2lpar.processes import run_ranks as run_ranks
-    from d2lpar.scratch import evaluate_accuracy as evaluate_accuracy
-    from d2lpar.scratch import get_params as get_params
-    from d2lpar.scratch import split_batch as split_batch
-    from d2lpar.scratch import train as train
-    from d2lpar.scratch import train_batch as train_batch
+    from d2lpar.base.devices import describe_devices as describe_devices
+    from d2lpar.base.devices import run_on_devices as run_on_devices
+    from d2lpar.base.devices import set_seed as set_seed
+    from d2lpar.base.devices import try_devices as try_devices
+    from d2lpar.data.batches import load_data_fashion_mnist as load_data_fashion_mnist
+    from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
+    from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
+    from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
+    from d2lpar.larger_batches.schedules import linear_lr as linear_lr
+    from d2lpar.larger_batches.schedules import warmup_lr as warmup_lr
+    from d2lpar.one_step.concise import evaluate_accuracy_gpus as evaluate_accuracy_gpus
+    from d2lpar.one_step.concise import train_data_parallel as train_data_parallel
+    from d2lpar.one_step.data_parallel import DataParallel as DataParallel
+    from d2lpar.one_step.models import LeNet as LeNet
+    from d2lpar.one_step.models import initialize as initialize
+    from d2lpar.one_step.models import lenet as lenet
+    from d2lpar.one_step.models import lenet_params as lenet_params
+    from d2lpar.one_step.models import loss as loss
+    from d2lpar.one_step.models import resnet18 as resnet18
+    from d2lpar.one_step.scratch import allreduce as allreduce
+    from d2lpar.one_step.scratch import evaluate_accuracy as evaluate_accuracy
+    from d2lpar.one_step.scratch import get_params as get_params
+    from d2lpar.one_step.scratch import sgd as sgd
+    from d2lpar.one_step.scratch import split_batch as split_batch
+    from d2lpar.one_step.scratch import train as train
+    from d2lpar.one_step.scratch import train_batch as train_batch
+    from d2lpar.one_step.scratch import train_batch_threads as train_batch_threads
+    from d2lpar.one_step.yardstick import distance as distance
+    from d2lpar.one_step.yardstick import one_worker as one_worker
+    from d2lpar.one_step.yardstick import same_bits as same_bits
+    from d2lpar.processes.ddp import OwnDDP as OwnDDP
+    from d2lpar.processes.diagnosis import diagnose as diagnose
+    from d2lpar.processes.evaluation import count_right_on_ranks as count_right_on_ranks
+    from d2lpar.processes.launch import RankGroup as RankGroup
+    from d2lpar.processes.launch import run_ranks as run_ranks
+    from d2lpar.processes.ranks import rank_device as rank_device
+    from d2lpar.processes.ranks import ring_allreduce as ring_allreduce
+    from d2lpar.sums.collectives import allreduce_ring as allreduce_ring
+    from d2lpar.sums.collectives import allreduce_tree as allreduce_tree
+    from d2lpar.sums.messages import Meter as Meter
 
 _HOMES = {
-    "DataParallel": "data_parallel",
-    "RankGroup": "processes",
-    "allreduce": "collectives",
-    "describe_devices": "devices",
-    "evaluate_accuracy": "scratch",
-    "get_params": "scratch",
-    "load_data_fashion_mnist": "data",
-    "run_on_devices": "devices",
-    "run_ranks": "processes",
-    "split_batch": "scratch",
-    "train": "scratch",
-    "train_batch": "scratch",
-    "try_devices": "devices",
+    "DataParallel": "one_step.data_parallel",
+    "LeNet": "one_step.models",
+    "Meter": "sums.messages",
+    "OwnDDP": "processes.ddp",
+    "RankGroup": "processes.launch",
+    "SyncBatchNorm": "larger_batches.batchnorm",
+    "accumulate_gradients": "larger_batches.accumulation",
+    "allreduce": "one_step.scratch",
+    "allreduce_ring": "sums.collectives",
+    "allreduce_tree": "sums.collectives",
+    "convert_batchnorm": "larger_batches.batchnorm",
+    "count_right_on_ranks": "processes.evaluation",
+    "describe_devices": "base.devices",
+    "diagnose": "processes.diagnosis",
+    "distance": "one_step.yardstick",
+    "evaluate_accuracy": "one_step.scratch",
+    "evaluate_accuracy_gpus": "one_step.concise",
+    "get_params": "one_step.scratch",
+    "initialize": "one_step.models",
+    "lenet": "one_step.models",
+    "lenet_params": "one_step.models",
+    "linear_lr": "larger_batches.schedules",
+    "load_data_fashion_mnist": "data.batches",
+    "loss": "one_step.models",
+    "one_worker": "one_step.yardstick",
+    "rank_device": "processes.ranks",
+    "resnet18": "one_step.models",
+    "ring_allreduce": "processes.ranks",
+    "run_on_devices": "base.devices",
+    "run_ranks": "processes.launch",
+    "same_bits": "one_step.yardstick",
+    "set_seed": "base.devices",
+    "sgd": "one_step.scratch",
+    "split_batch": "one_step.scratch",
+    "train": "one_step.scratch",
+    "train_batch": "one_step.scratch",
+    "train_batch_threads": "one_step.scratch",
+    "train_data_parallel": "one_step.concise",
+    "try_devices": "base.devices",
+    "warmup_lr": "larger_batches.schedules",
 }
-__all__ = list(_HOMES)
+_MODULES = {"plot": "pages.plot", "download": "data.download"}  # named in full by those who look for more
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("d2lpar")
+    if name in _MODULES:
+        return import_module(f"{__name__}.{_MODULES[name]}")
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if not name.startswith("_"):
+        from d2lpar.pages.names import HOMES
+
+        if name in HOMES:
+            return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,15 +24,15 @@ def main() -> None:
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     args = parser.parse_args()
     if args.command == "bench":
-        from d2lpar.bench.run import command  # here, so that help and a wrong word are answered at once
+        from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
 
         command(args.quick, args.json)
         return
-    from d2lpar.official_files import DataError
+    from d2lpar.data.official_files import DataError
 
     if args.command == "study":
-        from d2lpar.records import RecordError
-        from d2lpar.study import FULL, SMALL, run_study
+        from d2lpar.pages.records import RecordError
+        from d2lpar.pages.study import FULL, SMALL, run_study
 
         try:
             run_study(args.file, args.seeds, FULL if args.full_size else SMALL)
@@ -41,7 +41,7 @@ def main() -> None:
         except KeyboardInterrupt:
             sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
         return
-    from d2lpar.download import download_fashion_mnist
+    from d2lpar.data.download import download_fashion_mnist
 
     try:
         download_fashion_mnist()

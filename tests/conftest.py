@@ -64,7 +64,7 @@ def ctrl_c_is_obeyed() -> Iterator[None]:
 
 @pytest.fixture
 def no_meter_is_left_on() -> Iterator[None]:
-    from d2lpar.messages import Meter
+    from d2lpar.sums.messages import Meter
 
     yield
     left, Meter.on = Meter.on, None
@@ -74,7 +74,7 @@ def no_meter_is_left_on() -> Iterator[None]:
 @pytest.fixture
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """140 training and 70 test images, drawn and not downloaded, so that a training takes seconds."""
-    from d2lpar import official_files
+    from d2lpar.data import official_files
 
     monkeypatch.setenv("D2LPAR_DATA", "none")
     monkeypatch.delenv("D2LPAR_FULL", raising=False)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lpar.bench import cases, run, single
-from d2lpar.bench.cases import ALGORITHMS, WrongResult, on_this_rank
-from d2lpar.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, table, to_json
-from d2lpar.data import Batches
-from d2lpar.models import resnet18
+from d2lpar.data.batches import Batches
+from d2lpar.one_step.models import resnet18
+from d2lpar.pages.bench import cases, run, single
+from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
+from d2lpar.pages.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, table, to_json
 from d2lpar.processes import RankError
-from d2lpar.traffic import Traffic
+from d2lpar.processes.traffic import Traffic
 from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)

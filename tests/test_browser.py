@@ -12,10 +12,10 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
-from d2lpar.cost import PUBLISHED, Link, ring_s, tree_s
-from d2lpar.models import resnet18
-from d2lpar.scale import double_tree_s, halving_s, nested_halving_s, nested_ring_s
-from d2lpar.ways import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
+from d2lpar.one_step.models import resnet18
+from d2lpar.one_step.step_times import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
+from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
+from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
 
 pytestmark = pytest.mark.slow
 

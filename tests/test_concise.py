@@ -1,4 +1,4 @@
-"""Tests of d2lpar.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
+"""Tests of d2lpar.one_step.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
 
 import re
 
@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar import concise, data, history
-from d2lpar.concise import count_right, evaluate_accuracy_gpus, train_net
-from d2lpar.data_parallel import DataParallel
-from d2lpar.models import init_weights, initialize
-from d2lpar.scratch import split_batch
+from d2lpar.base import history
+from d2lpar.data import batches as data
+from d2lpar.one_step import concise
+from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.models import init_weights, initialize
+from d2lpar.one_step.scratch import split_batch
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -251,7 +253,7 @@ def test_every_layer_stays_in_its_mode_also_after_a_fault(training, fails):
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_training_learns_gives_its_record_and_prints_a_line_per_epoch(small_data, capsys, k):
     net = convnet()
-    training = train_net(net, k, 32, 0.2, num_epochs=4)
+    training = train_data_parallel(net, k, 32, 0.2, num_epochs=4)
     assert len(training.epoch_s) == len(training.accuracies) == 4
     assert all(seconds > 0 for seconds in training.epoch_s)
     assert training.accuracies[-1] > 0.5  # by chance 0.1; over 15 seeds 0.64 and more
@@ -273,7 +275,7 @@ def test_training_is_plain_sgd_on_the_mean_loss_from_the_fresh_start(small_data,
         return nn.Sequential(nn.Conv2d(1, 6, 5, stride=3), nn.Tanh(), nn.Flatten(), nn.Linear(384, 10))
 
     net, oracle = plain_net(), plain_net()
-    training = train_net(net, k, 32, 0.2, num_epochs=2, seed=3)
+    training = train_data_parallel(net, k, 32, 0.2, num_epochs=2, seed=3)
     initialize(oracle, seed=3)
     train_iter, test_iter = data.load_data_fashion_mnist(32, seed=3)
     trainer = torch.optim.SGD(oracle.parameters(), 0.2)
@@ -295,7 +297,7 @@ def test_a_training_starts_from_what_init_makes_of_the_network(small_data):
 
     nets = [convnet(), convnet()]
     for net, lr in zip(nets, (0.0, 0.2)):
-        train_net(net, 2, 32, lr, num_epochs=1, seed=5, init=zero_bias)
+        train_data_parallel(net, 2, 32, lr, num_epochs=1, seed=5, init=zero_bias)
     oracle = convnet()
     initialize(oracle, 5, zero_bias)
     assert same([p.detach() for p in nets[0].parameters()], [p.detach() for p in oracle.parameters()])
@@ -306,7 +308,7 @@ def test_a_training_starts_from_what_init_makes_of_the_network(small_data):
 def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data, k):
     net, results = convnet().eval(), []
     for seed in (0, 0, 1):
-        training = train_net(net, k, 32, 0.2, num_epochs=2, seed=seed)
+        training = train_data_parallel(net, k, 32, 0.2, num_epochs=2, seed=seed)
         results.append((training.accuracies, bits(net)))
     assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
     assert not same(results[0][1], results[2][1])
@@ -318,7 +320,7 @@ def test_a_training_that_cannot_be_leaves_the_network_as_it_was(small_data, lr, 
     net = convnet()
     before = bits(net)
     with pytest.raises(ValueError, match=words):
-        train_net(net, 2, 32, lr, num_epochs=num_epochs)
+        train_data_parallel(net, 2, 32, lr, num_epochs=num_epochs)
     assert same(before, bits(net))
 
 
@@ -332,7 +334,7 @@ def test_an_evaluation_without_examples_or_without_parameters_is_refused():
 def test_training_and_evaluation_use_all_devices(small_data):
     net, sizes = convnet().eval(), {True: [], False: []}  # a reader may have looked at it last
     net[0].register_forward_hook(lambda m, X, out: sizes[net.training].append(len(out)))
-    train_net(net, 3, 70, 0.2, num_epochs=1)
+    train_data_parallel(net, 3, 70, 0.2, num_epochs=1)
     assert sorted(sizes[True]) == [22, 22, 24, 24, 24, 24] and sorted(sizes[False]) == [23, 23, 24]
 
 
@@ -346,7 +348,7 @@ def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypat
     monkeypatch.setattr(concise, "evaluate_accuracy_gpus", slow_evaluation)
     monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + len(devices)))
     monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
-    training = train_net(convnet(), 2, 70, 0.1, num_epochs=3)
+    training = train_data_parallel(convnet(), 2, 70, 0.1, num_epochs=3)
     assert training.epoch_s == [2, 2, 2] and training.accuracies == [0.5] * 3
     assert "test acc 0.50, 2.0 s/epoch\non [cpu, cpu]: " in capsys.readouterr().out
 
@@ -358,4 +360,4 @@ def test_on_gpus_too_the_accuracy_is_that_of_one_device_and_training_learns(smal
     count = torch.cuda.device_count()
     for parallel in (DataParallel(net.to(gpu), [0, 1, 2]), net, nn.DataParallel(net, list(range(count)))):
         assert evaluate_accuracy_gpus(parallel, batches(X, y, 16)) == share
-    assert train_net(convnet(), count + 1, 32, 0.2, num_epochs=4).accuracies[-1] > 0.5
+    assert train_data_parallel(convnet(), count + 1, 32, 0.2, num_epochs=4).accuracies[-1] > 0.5

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.data, official_files, download and standin: the images are the official ones, a broken file is named, a broken download leaves nothing.
+"""Tests of d2lpar.data.batches, official_files, download and standin: the images are the official ones, a broken file is named, a broken download leaves nothing.
 
 No test reaches the network: small files in the official format are written here and declared the official ones, and a
 server on this machine stands in for the mirror that torchvision downloads from. The one test that needs the real data
@@ -24,20 +24,13 @@ import torch
 from torchvision.datasets import FashionMNIST, utils
 from torchvision.transforms import ToTensor
 
-from d2lpar import (
-    data,
-    download,
-    evaluate_accuracy,
-    get_params,
-    load_data_fashion_mnist,
-    official_files,
-    standin,
-    train_batch,
-)
-from d2lpar.data import Batches
-from d2lpar.download import download_fashion_mnist
-from d2lpar.models import lenet_params
-from d2lpar.official_files import DataError
+from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist, train_batch
+from d2lpar.data import batches as data
+from d2lpar.data import download, official_files, standin
+from d2lpar.data.batches import Batches
+from d2lpar.data.download import download_fashion_mnist
+from d2lpar.data.official_files import DataError
+from d2lpar.one_step.models import lenet_params
 from helpers.waiting import until
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -298,7 +291,7 @@ def test_a_named_folder_without_the_data_is_an_error_and_not_the_stand_in(tmp_pa
 def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(official_files, "__file__", str(tmp_path / "d2lpar" / "data.py"))
+    monkeypatch.setattr(official_files, "__file__", str(tmp_path / "d2lpar" / "data" / "official_files.py"))
     assert official_files.own_roots() == [tmp_path / "cache" / "d2lpar"]
     (tmp_path / "_toc.yml").touch()
     assert official_files.own_roots() == [tmp_path / "data", tmp_path / "cache" / "d2lpar"]
@@ -315,7 +308,7 @@ def checkout(tmp_path, monkeypatch):
     project = tmp_path / "project"
     (project / "notebooks").mkdir(parents=True)
     (project / "_toc.yml").touch()
-    monkeypatch.setattr(official_files, "__file__", str(project / "d2lpar" / "data.py"))
+    monkeypatch.setattr(official_files, "__file__", str(project / "d2lpar" / "data" / "official_files.py"))
     monkeypatch.chdir(project / "notebooks")
     return project
 
@@ -765,7 +758,7 @@ def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_o
     kill = """
 import sys
 from torchvision.datasets import utils
-from d2lpar import download
+from d2lpar.data import download
 utils._urlretrieve = lambda url, filename: (open(filename, "wb").write(b"half"), print("begun", flush=True), sys.stdin.read())
 utils._get_redirect_url = lambda url, **options: url
 download.download_fashion_mnist(sys.argv[1])

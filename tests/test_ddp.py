@@ -1,4 +1,4 @@
-"""Tests of d2lpar.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
+"""Tests of d2lpar.processes.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
 
 import copy
 import time
@@ -10,12 +10,18 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from d2lpar import ddp
-from d2lpar.ddp import OwnDDP, assign_buckets, average_flat, average_gradients, average_in_hooks, broadcast_start
-from d2lpar.oracle import distance, same_bits
-from d2lpar.processes import RankError, run_ranks
-from d2lpar.ranks import rank_device
-from d2lpar.traffic import Traffic
+from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.processes import RankError, ddp, run_ranks
+from d2lpar.processes.ddp import (
+    OwnDDP,
+    assign_buckets,
+    average_flat,
+    average_gradients,
+    average_in_hooks,
+    broadcast_start,
+)
+from d2lpar.processes.ranks import rank_device
+from d2lpar.processes.traffic import Traffic
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 
@@ -77,7 +83,7 @@ def parameters_in_hooks(net):
         dist.all_reduce(p.data)
         p.data /= dist.get_world_size()
 
-    for p in ddp.trainable(started(net)):
+    for p in ddp.trained_params(started(net)):
         p.register_post_accumulate_grad_hook(average)
     return net
 
@@ -151,11 +157,11 @@ def follow(rank, wrap, after, alone_after, leave_out, means):
         for X, y, used in zip(shards, labels, use):
             (F.cross_entropy(alone(X, used), y, reduction="sum") / sum(sizes)).backward()
         alone_after(alone)
-        far.append(distance(*[[p.grad for p in ddp.trainable(n)] for n in (net, alone)]))
+        far.append(distance(*[[p.grad for p in ddp.trained_params(n)] for n in (net, alone)]))
         sgd.step()
         alone_sgd.step()
         far.append(distance(list(net.state_dict().values()), list(alone.state_dict().values())))
-    moved = min((p.cpu() - q.cpu()).abs().max().item() for p, q in zip(ddp.trainable(net), before))
+    moved = min((p.cpu() - q.cpu()).abs().max().item() for p, q in zip(ddp.trained_params(net), before))
     return far, [x.detach().cpu() for x in net.state_dict().values()], moved
 
 
@@ -191,7 +197,7 @@ def single_cases(rank):
         twice(X).sum().backward()
         once(X).sum().backward()
     average_gradients(once)
-    found["accumulated"] = distance(*[[p.grad for p in ddp.trainable(n)] for n in (twice.module, once)])
+    found["accumulated"] = distance(*[[p.grad for p in ddp.trained_params(n)] for n in (twice.module, once)])
 
     def in_pieces(net, x):
         return net.out(checkpoint(net.first, x.requires_grad_(), use_reentrant=True))
@@ -201,7 +207,7 @@ def single_cases(rank):
     OwnDDP(pieces, 100, 400)(X.clone()).sum().backward()
     in_pieces(whole, X.clone()).sum().backward()
     average_gradients(whole)
-    found["reentrant"] = distance(*[[p.grad for p in ddp.trainable(n)] for n in (pieces, whole)])
+    found["reentrant"] = distance(*[[p.grad for p in ddp.trained_params(n)] for n in (pieces, whole)])
 
     found["twice"], found["after twice"] = in_two_parts(OwnDDP(odd(0), 100, 400), X.clone())
 

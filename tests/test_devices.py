@@ -1,4 +1,4 @@
-"""Tests of d2lpar.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
+"""Tests of d2lpar.base.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
 
 import contextlib
 import gc
@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lpar import describe_devices, devices, run_on_devices, try_devices
-from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
+from d2lpar import describe_devices, run_on_devices, try_devices
+from d2lpar.base import devices
+from d2lpar.base.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
 from helpers.waiting import until
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it

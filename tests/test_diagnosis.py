@@ -1,4 +1,4 @@
-"""Tests of d2lpar.diagnosis, symptoms and watch: right trainings pass, each mistake is found by its name, and a fault is never missed."""
+"""Tests of d2lpar.processes.diagnosis, symptoms and watch: right trainings pass, each mistake is found by its name, and a fault is never missed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from d2lpar import diagnosis
-from d2lpar.diagnosis import diagnose
-from d2lpar.processes import RankGroup
-from d2lpar.symptoms import Diagnosis, compare
-from d2lpar.watch import watch
+from d2lpar.processes import RankGroup, diagnosis
+from d2lpar.processes.diagnosis import diagnose
+from d2lpar.processes.recording import record_training
+from d2lpar.processes.symptoms import Diagnosis, compare
 from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, waits_in_step_2, whole_batch_loss
 
 SHARED = nn.Linear(6, 4)
@@ -94,14 +93,14 @@ def test_watching_sees_the_own_gradient_and_leaves_no_hook():
     X, y = examples(4)
     net = mlp()
     optimizer = torch.optim.SGD(net.parameters(), 0.5)
-    seen = watch(train, net, [(X, y), (X, y)])
+    seen = record_training(train, net, [(X, y), (X, y)])
     assert len(seen.steps) == 2 and seen.losses == [1.0, 2.0]
     for step in seen.steps:
         for name, own in step.own.items():
             torch.testing.assert_close(step.gradients[name], 3 * own)
             torch.testing.assert_close(step.after[name], step.before[name] - 0.5 * step.gradients[name])
     with pytest.raises(ZeroDivisionError):
-        watch(lambda net, batches: 1 // 0, net, [])
+        record_training(lambda net, batches: 1 // 0, net, [])
     optimizer.step()
     net(X)
     assert len(seen.steps) == 2 and not net._forward_pre_hooks

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.evaluation import evaluate_on_ranks, unwrap_ddp
 from d2lpar.processes import RankGroup
-from d2lpar.ranks import rank_device
+from d2lpar.processes.evaluation import count_right_on_ranks, unwrap_ddp
+from d2lpar.processes.ranks import rank_device
 
 SIZES = (1, 2, 3, 4, 7, 20)
 X = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
@@ -41,10 +41,10 @@ def on_a_rank(rank: int) -> dict[str, Any]:
     wrapped = DistributedDataParallel(net)
     before = [b.clone() for b in net.buffers()]
     found: dict[str, Any] = {
-        "plain": [evaluate_on_ranks(net, own_batches(rank, n)) for n in SIZES],
+        "plain": [count_right_on_ranks(net, own_batches(rank, n)) for n in SIZES],
         # a forward pass of the wrapped module would be a collective, and here the ranks have other numbers of them
-        "wrapped": [evaluate_on_ranks(wrapped, own_batches(rank, n, 1)) for n in SIZES],
-        "nothing": evaluate_on_ranks(net, []),
+        "wrapped": [count_right_on_ranks(wrapped, own_batches(rank, n, 1)) for n in SIZES],
+        "nothing": count_right_on_ranks(net, []),
         "modes": [m.training for m in net] + [wrapped.training],
         "unchanged": all(map(torch.equal, before, net.buffers())),
         "graph": torch.is_grad_enabled() and all(p.grad is None for p in net.parameters()),
@@ -57,7 +57,7 @@ def complaints(net: nn.Module) -> list[str]:
     found = []
     for model, batches in [(None, []), (net, [(X, Y[:3])]), (net, [(X, Y.float())]), (net, [(X, None)])]:
         try:
-            evaluate_on_ranks(model, batches)
+            count_right_on_ranks(model, batches)
         except ValueError as error:
             found.append(str(error))
     return [*found, str([m.training for m in net])]
@@ -98,7 +98,7 @@ def test_what_makes_no_sense_is_refused_and_the_network_trains_on(ranks: list[di
 
 def test_outside_of_a_group_it_says_so() -> None:
     with pytest.raises(RuntimeError, match="no rank"):
-        evaluate_on_ranks(network(), [])
+        count_right_on_ranks(network(), [])
 
 
 def test_a_wrapper_in_a_wrapper_is_refused_as_its_forward_pass_may_wait_for_ever() -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from math import ceil, log2
 
 import pytest
 from vl_convert import vega_to_svg, vegalite_to_vega
 
-from d2lpar import cost, explorer, plot, scale, ways
-from d2lpar.cost import Link
-from d2lpar.explorer import Slider, bars, curves, expression, show_explorer, still_of
-from d2lpar.ways import alone_s, by_data_s
+from d2lpar.one_step import step_times as ways
+from d2lpar.one_step.step_times import alone_s, by_data_s
+from d2lpar.pages import explorer, plot
+from d2lpar.pages.explorer import Slider, bars, curves, expression, show_explorer, still_of
+from d2lpar.sums import cluster_cost as scale
+from d2lpar.sums import cost
+from d2lpar.sums.cost import Link
 
 
 def computed(text: str, **values: float) -> float:
@@ -39,7 +43,7 @@ def test_the_formulas_of_the_three_ways_are_told_as_they_are_written():
     numbers = {"k": 3, "batch": 100, "flop": 911e6, "params": 11e6, "reads": 427e3, "busiest": 474e6, "crossing": 25e3, "widest": 25e3,
                "flops_per_s": 10e12, "bytes_per_s": 1e9, "overlap": 0.3, "micro": 5}
     for formula in (alone_s, by_data_s, ways.by_channels_s, ways.by_layers_s):
-        names = formula.__code__.co_varnames[:formula.__code__.co_argcount]
+        names = list(inspect.signature(formula).parameters)
         text = expression(formula, **{name: name for name in names})
         assert computed(text, **numbers) == pytest.approx(formula(*(numbers[name] for name in names)), rel=1e-12)
 

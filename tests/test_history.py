@@ -1,12 +1,16 @@
-"""Tests of d2lpar.history: what a training shows while it runs, and what is left of it."""
+"""Tests of d2lpar.base.history: what a training shows while it runs, and what is left of it."""
 
 import re
+import signal
+from types import SimpleNamespace
 
+import IPython
 import pytest
 import torch
 
-from d2lpar import history, plot
-from d2lpar.history import History
+from d2lpar.base import history
+from d2lpar.base.history import History
+from d2lpar.pages import plot
 
 CPU = [torch.device("cpu")]
 
@@ -15,6 +19,7 @@ class Page:
     """What a notebook's kernel and page are for our figures."""
 
     kernel = "here"
+    events = SimpleNamespace(register=lambda *_: None)  # to which pyplot listens
 
     def __init__(self):
         self.alts = []
@@ -57,9 +62,9 @@ def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(mo
 
 def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
     page = Page()
-    monkeypatch.setattr(plot, "get_ipython", lambda: page)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
     monkeypatch.setattr(plot, "display", page.display)
-    with History(2, 1, CPU) as training:
+    with History(2, 1, CPU, plot.growing_curve()) as training:
         for accuracy in (0.5, 0.625):
             list(training.clocked("a"))
             training.add(accuracy)
@@ -69,9 +74,9 @@ def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
 
 def test_without_a_curve_a_page_shows_lines_only(monkeypatch, capsys):
     page = Page()
-    monkeypatch.setattr(plot, "get_ipython", lambda: page)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
     monkeypatch.setattr(plot, "display", page.display)
-    with History(1, 1, CPU, curve=False) as training:
+    with History(1, 1, CPU) as training:
         list(training.clocked("a"))
         training.add(0.5)
     assert page.alts == [] and "test acc 0.500" in capsys.readouterr().out
@@ -85,6 +90,25 @@ def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):
         1 / 0
     assert capsys.readouterr().out.count("test acc") == 1
     assert training._bar.disable
+
+
+def test_an_interrupt_waits_for_the_end_of_the_step_in_which_it_comes():
+    done = []
+    with pytest.raises(KeyboardInterrupt), History(1, 3, CPU) as training:
+        for batch in training.clocked("abc"):
+            if batch == "b":
+                signal.raise_signal(signal.SIGINT)
+            done.append(batch)
+    assert done == ["a", "b"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_after_a_step_that_fails_interrupts_come_at_once_again():
+    with pytest.raises(ZeroDivisionError) as error, History(1, 2, CPU) as training:
+        for _ in training.clocked("ab"):
+            1 / 0
+    assert error.value is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("accuracy", [-0.1, 1.5, float("nan")])

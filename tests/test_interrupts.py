@@ -1,4 +1,4 @@
-"""Tests of d2lpar.interrupts, and the drill: Ctrl-C at random moments leaves every step taken everywhere or nowhere."""
+"""Tests of d2lpar.base.interrupts, and the drill: Ctrl-C at random moments leaves every step taken everywhere or nowhere."""
 
 import gc
 import math
@@ -12,20 +12,20 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar import get_params, official_files, run_on_devices, train_batch, try_devices
-from d2lpar.collectives import (
-    allreduce,
+from d2lpar import allreduce, get_params, run_on_devices, train_batch, try_devices
+from d2lpar.base.interrupts import uninterrupted
+from d2lpar.data import official_files
+from d2lpar.one_step.concise import train_data_parallel
+from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.models import lenet_params
+from d2lpar.one_step.yardstick import same_bits
+from d2lpar.sums.collectives import (
     allreduce_blocks,
     allreduce_flat,
     allreduce_naive,
     allreduce_ring,
     allreduce_tree,
 )
-from d2lpar.concise import train_net
-from d2lpar.data_parallel import DataParallel
-from d2lpar.interrupts import uninterrupted
-from d2lpar.models import lenet_params
-from d2lpar.oracle import same_bits
 from helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_is_obeyed")
@@ -312,5 +312,5 @@ def test_an_interrupt_in_the_middle_of_an_update_lets_a_training_finish_it(one_c
     monkeypatch.setattr(torch.optim, "SGD", Interrupted)
     net = nn.Sequential(nn.Flatten(), nn.Linear(784, 10), nn.Linear(10, 10))
     with pytest.raises(KeyboardInterrupt):
-        train_net(net, 2, 8, 0.05)
+        train_data_parallel(net, 2, 8, 0.05)
     assert all((p < -900).all() for p in net.parameters())

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.messages: what a round moves, what a meter counts, and what is refused before anything is moved."""
+"""Tests of d2lpar.sums.messages: what a round moves, what a meter counts, and what is refused before anything is moved."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from d2lpar import allreduce, run_on_devices, try_devices
-from d2lpar.messages import Message, Meter, deliver, exchange
+from d2lpar.sums.messages import Message, Meter, deliver, exchange
 from helpers.rounds import numbers, refused, values
 from helpers.waiting import until
 

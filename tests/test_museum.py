@@ -1,4 +1,4 @@
-"""Tests of d2lpar.museum: every bug is still wrong, in the way that its chapter says, and looks right where it does."""
+"""Tests of d2lpar.pages.museum: every bug is still wrong, in the way that its chapter says, and looks right where it does."""
 
 import inspect
 import re
@@ -6,9 +6,11 @@ import re
 import pytest
 import torch
 
-from d2lpar import allreduce, museum, try_devices
-from d2lpar.collectives import allreduce_ring
-from d2lpar.messages import Meter
+from d2lpar import allreduce, try_devices
+from d2lpar.base.door import bare
+from d2lpar.pages import museum
+from d2lpar.sums.collectives import allreduce_ring
+from d2lpar.sums.messages import Meter
 
 BUGS = [function for name, function in inspect.getmembers(museum, inspect.isfunction)
         if function.__module__ == museum.__name__]
@@ -29,7 +31,7 @@ def test_the_alias_of_a_parameter_on_the_same_device_is_the_parameter():
     assert replicas[1][0].tolist() == params[0].tolist() == [2.0] and params[0].requires_grad
 
 
-@pytest.mark.parametrize("bug", [museum.allreduce_unchecked, museum.allreduce_rank_0, museum.allreduce_whole,
+@pytest.mark.parametrize("bug", [bare(allreduce)[0], museum.allreduce_rank_0, museum.allreduce_whole,
                                  museum.allreduce_passing, museum.allreduce_behind], ids=lambda bug: bug.__name__)
 def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
     data = three_numbers()
@@ -40,7 +42,7 @@ def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
 @pytest.mark.parametrize("k, value", [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0)])
 def test_one_buffer_under_k_names_is_doubled_k_minus_1_times_and_refused_by_the_true_one(k, value):
     buffer = torch.tensor([3.0])
-    museum.allreduce_unchecked([buffer] * k)
+    bare(allreduce)[0]([buffer] * k)
     assert buffer.tolist() == [value]
     if k > 1:
         with pytest.raises(ValueError, match="entries 0 and 1 overlap"):
@@ -94,8 +96,8 @@ def test_the_sums_that_go_round_for_nothing_end_with_the_rank_before():
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
-def test_every_bug_says_what_is_wrong_and_where_it_is_shown(bug):
-    assert bug.__doc__.startswith("Wrong") and "Taught in: notebooks/" in bug.__doc__
+def test_every_bug_says_what_is_wrong_and_whose_it_is(bug):
+    assert bug.__doc__.startswith("Wrong") and "\n\nSource: " in bug.__doc__
 
 
 def test_nothing_in_the_package_uses_a_bug(root):

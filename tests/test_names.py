@@ -10,16 +10,17 @@ from pathlib import Path
 import nbformat
 
 import d2lpar
+from d2lpar.pages import names
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper", "d2lpar.processes.rank"}  # run, never imported
-UNLISTED = SCRIPTS | {"d2lpar.compat", "d2lpar.processes.children"}  # the parts of launch, and what mends another package
+UNLISTED = SCRIPTS | {"d2lpar.processes.children"}  # a part of launch
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
 
 
 def modules(root: Path) -> dict[str, ast.Module]:
     """The modules of the package, by their names in full."""
-    files = {".".join(file.relative_to(root).with_suffix("").parts): file for file in root.glob("d2lpar/**/*.py")}
+    files = {".".join(file.relative_to(root).with_suffix("").parts): file for file in root.glob("d2lpar/**/*.py") if file.parent.name != "stored"}
     return {name.removesuffix(".__init__"): ast.parse(file.read_text("utf8")) for name, file in sorted(files.items())}
 
 
@@ -98,7 +99,8 @@ def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
 
 def test_every_module_stands_on_the_api_page_once(root: Path) -> None:
     packages = {module for module in modules(root) if root.joinpath(*module.split(".")).is_dir()}
-    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - UNLISTED)
+    exercises = {module for module in modules(root) if module.startswith("d2lpar.pages.exercises.")}
+    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - exercises - UNLISTED)
 
 
 def test_every_module_on_the_api_page_has_a_page_of_its_own(root: Path) -> None:
@@ -124,10 +126,39 @@ def test_imports_go_in_the_order_of_the_api_page(root: Path) -> None:
 
 
 def test_the_top_of_the_package_is_what_the_api_page_says_and_what_editors_see(root: Path) -> None:
-    assert sorted(dir(d2lpar)) == sorted(d2lpar.__all__)
-    said = re.search(r"^What most pages need.*?\n(.*)\n", (root / "book" / "api.md").read_text("utf8"), re.M)
-    assert said and sorted(re.findall(r"\.(\w+)`", said[1])) == sorted(d2lpar.__all__)
+    assert len(dir(d2lpar)) <= 40
+    said = re.search(r"^`import d2lpar as dp` is enough.*?\n(.*)\n", (root / "book" / "api.md").read_text("utf8"), re.M)
+    assert said and sorted(re.findall(r"\.(\w+)`", said[1])) == dir(d2lpar)
     [for_editors] = [node for node in modules(root)["d2lpar"].body
                      if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     homes = {name: f"d2lpar.{home}" for name, home in d2lpar._HOMES.items()}
     assert {name: module for module, name, _ in imports(for_editors, set(modules(root)))} == homes
+
+
+def test_nothing_that_a_reader_takes_along_imports_what_only_pages_need(root: Path) -> None:
+    trees = modules(root)
+    reaching = {module for module, tree in trees.items() for other, _, _ in imports(tree, set(trees))
+                if other.startswith("d2lpar.pages") and not module.startswith("d2lpar.pages")}
+    assert reaching == {"d2lpar", "d2lpar.__main__"}  # by names that are looked up when they are first used
+
+
+def test_no_module_has_the_name_of_something_else_that_is_public(root: Path) -> None:
+    stems = [module.rpartition(".")[2] for module in modules(root)]
+    public = set(dir(d2lpar)) | set(names.HOMES)
+    assert sorted(public & set(stems)) == []
+    listed_stems = [module.rpartition(".")[2] for module in listed(root)]
+    assert len(listed_stems) == len(set(listed_stems))
+
+
+def test_each_name_is_found_twice_and_is_the_same(root: Path) -> None:
+    for name in [*dir(d2lpar), *names.HOMES]:
+        assert getattr(d2lpar, name) is getattr(d2lpar, name), name
+    assert not set(dir(d2lpar)) & set(names.HOMES)
+
+
+def test_a_page_names_nothing_of_the_package_that_is_not_there(root: Path) -> None:
+    asked = {(page, name) for page, tree in programs(root).items() if page.endswith(".ipynb") for node in ast.walk(tree)
+             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "dp"
+             for name in [node.attr]}
+    assert len(asked) > 100
+    assert {(page, name) for page, name in asked if not hasattr(d2lpar, name)} == set()

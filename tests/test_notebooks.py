@@ -6,6 +6,7 @@ import importlib.util
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -15,11 +16,13 @@ import nbformat
 import pytest
 import torch
 
-from d2lpar import data, official_files
+from d2lpar.base.door import is_door
+from d2lpar.data import batches as data
+from d2lpar.data import official_files
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|hide-output|helper|taught:\w+|(exercise|check):[\w-]+")
+TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 
 
@@ -61,14 +64,36 @@ def test_taught_cells_hold_exactly_the_text_of_the_package(path):
         assert cell.source == text, "run python book/tools/sync_cells.py"
 
 
-def test_what_says_where_it_is_taught_is_taught_there():
-    taught = {path: [text for _, text in sync_cells.taught_cells(read(path))] for path in NOTEBOOKS}
-    claims = [(name, text, chapter) for module in (ROOT / "d2lpar").glob("*.py")
-              for name, text in sync_cells.definitions(module.stem).items()
-              for chapter in re.findall(r"Taught in: (notebooks/\S+\.ipynb)", text)]
-    assert claims
-    for name, text, chapter in claims:
-        assert text in taught.get(ROOT / chapter, []), f"{name} is not taught in {chapter}"
+def doored():
+    """The text of every function that has a door, by its module and its name."""
+    found = {}
+    for file in (ROOT / "d2lpar").rglob("*.py"):
+        if file.parent.name != "stored":
+            for node in ast.parse(file.read_text("utf-8")).body:
+                if any(is_door(decorator) for decorator in getattr(node, "decorator_list", [])):
+                    found[file.stem, node.name] = sync_cells.package_text(file.stem, node.name)
+    return found
+
+
+def test_every_function_with_a_door_is_taught_in_exactly_one_chapter():
+    cells = [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))]
+    assert {f"{module}.{name}": cells.count(text) for (module, name), text in doored().items() if cells.count(text) != 1} == {}
+
+
+def test_what_is_taught_has_a_door_or_is_no_function():
+    texts = set(doored().values())
+    assert [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))
+            if text not in texts and re.match(r"@|def |class ", text)] == []
+
+
+@every_notebook
+def test_the_first_cell_is_short_and_no_cell_imports_the_package_by_other_names(path):
+    first, *others = code_cells(read(path))
+    lines = first.source.splitlines()
+    assert len(lines) <= 8 and {"import torch", "import d2lpar as dp"} <= set(lines)
+    assert first.source.count("from d2lpar") <= 1 and not re.search(r"\bcheck_|\btaught\b", first.source)
+    names = [line for cell in others for line in cell.source.splitlines() if re.match(r"\s*(from|import) d2lpar", line)]
+    assert [line for line in names if not line.startswith("from d2lpar.")] == []  # a module itself, for the cell alone
 
 
 @every_notebook
@@ -171,11 +196,14 @@ def test_normalising_takes_out_progress_bars_and_times():
 
 
 def namespace_of(notebook):
-    """What the imports, the taught cells and the helpers of the checks define, without running the chapter."""
+    """What the imports and the taught cells define, without running the chapter."""
     names = {"__name__": "__main__"}
-    for number, cell in enumerate(code_cells(notebook)):
-        if number == 0 or any(tag == "helper" or tag.startswith("taught:") for tag in cell.metadata.get("tags", [])):
+    for cell in code_cells(notebook):
+        if any(tag.startswith("taught:") for tag in cell.metadata.get("tags", [])):
             exec(cell.source, names)
+        else:
+            lines = ast.parse(re.sub(r"^[%!].*", "", cell.source, flags=re.M)).body
+            exec(compile(ast.Module([line for line in lines if isinstance(line, (ast.Import, ast.ImportFrom))], []), "", "exec"), names)
     return names
 
 
@@ -252,24 +280,41 @@ def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_ty
 
 QUICKLY = """
 import runpy, sys
-from d2lpar import official_files, study, timing
+import d2lpar; print("d2lpar is at", d2lpar.__file__)
+from d2lpar.data import official_files
+from d2lpar.pages import study
+from d2lpar.base import timing
 official_files.NUM_TRAIN, official_files.NUM_TEST = 128, 64
 repeatedly = timing.time_each_repeat
 timing.time_each_repeat = lambda cases, *_, **__: repeatedly(cases, repeats=1, warmup=0)
-train = study.train_setting
-study.train_setting = lambda setting, seed, size: train(setting._replace(num_train=102), seed, size._replace(num_test=64))
+train = study.run_setting
+study.run_setting = lambda setting, seed, size: train(setting._replace(num_train=102), seed, size._replace(num_test=64))
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """A folder with the package as its wheel has it, and nothing of the checkout."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
+    for name in ("pyproject.toml", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    shutil.copytree(ROOT / "d2lpar", source / "d2lpar", ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+                    "--target", folder, source], check=True, capture_output=True)
+    assert {file.name for file in folder.iterdir() if file.suffix != ".dist-info"} == {"d2lpar"}
+    return folder
+
+
 @pytest.mark.slow
 @every_notebook
-def test_the_script_of_a_chapter_runs(path, tmp_path):
+def test_the_script_of_a_chapter_runs_where_only_the_wheel_is_installed(path, installed, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
     run = subprocess.run([sys.executable, "-c", QUICKLY, script], cwd=tmp_path, capture_output=True, text=True,
-                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg"}, timeout=550)
+                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg", "PYTHONPATH": str(installed)}, timeout=550)
     assert run.returncode == 0, run.stderr
+    assert f"d2lpar is at {installed}" in run.stdout
     for cell in code_cells(read(path)):
         for output in cell.outputs:
             if output.output_type == "error":

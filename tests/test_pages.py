@@ -15,16 +15,17 @@ import yaml
 import d2lpar
 import run_notebooks
 import sync_cells
-from d2lpar.bench.report import GROUPS, finding, from_json, short
+from d2lpar.pages.bench.report import GROUPS, finding, from_json, short
+from test_names import listed
 
 
 def docstrings(root: Path) -> dict[str, str]:
     """Every public function and class of the package, as `module.name`, with its docstring."""
     found = {}
-    for file in sorted((root / "d2lpar").glob("[!_]*.py")):
-        for node in ast.parse(file.read_text("utf8")).body:
+    for module in listed(root):
+        for node in ast.parse(root.joinpath(*module.split(".")).with_suffix(".py").read_text("utf8")).body:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
-                found[f"{file.stem}.{node.name}"] = ast.get_docstring(node) or ""
+                found[f"{module.removeprefix('d2lpar.')}.{node.name}"] = ast.get_docstring(node) or ""
     return found
 
 
@@ -146,37 +147,30 @@ def test_references_are_in_order_and_each_has_its_year_and_says_what_it_is_for(r
 @pytest.mark.slow
 def test_every_public_function_is_on_the_page_of_its_module(root: Path, site: Path) -> None:
     pages = {page.stem: page.read_text("utf8") for page in (site / "book" / "api").iterdir()}
-    assert [name for name in docstrings(root) if f'id="d2lpar.{name}"' not in pages.get(name.split(".")[0], "")] == []
+    assert [name for name in docstrings(root) if f'id="d2lpar.{name}"' not in pages.get(name.rpartition(".")[0], "")] == []
     start = (site / "book" / "api.html").read_text("utf8")
-    for name in d2lpar.__all__:
-        module = getattr(d2lpar, name).__module__
+    for name in dir(d2lpar):
+        module = f"d2lpar.{d2lpar._HOMES[name]}"
         link = f'href="api/{module.removeprefix("d2lpar.")}.html#{module}.{name}" title="{module}.{name}"'
         assert link in start, f"{name} is not named at the top"
 
 
 @pytest.mark.slow
 def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, chapters: list[Path]) -> None:
-    links = 0
     pages = {chapter.stem: (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8") for chapter in chapters}
+    taught = set()
     for chapter in chapters:
         for cell in nbformat.read(chapter, as_version=4).cells:
             for tag in cell.metadata.get("tags", []):
                 if tag.startswith("taught:"):
-                    module = tag.removeprefix("taught:")
-                    name = f"{module}.{sync_cells.DEFINITION.search(cell.source)[1]}"
-                    link = f'API: <a class="reference internal" href="../book/api/{module}.html#d2lpar.{name}"'
-                    assert link in pages[chapter.stem], name
-    for name, docstring in docstrings(root).items():
-        api = (site / "book" / "api" / f"{name.split('.')[0]}.html").read_text("utf8")
-        assert "Taught in: notebooks" not in api
-        for chapter in re.findall(r"Taught in: notebooks/(\S+)\.ipynb", docstring):
-            entry = api.split(f'id="d2lpar.{name}"')[1].split("<dt ")[0]
-            anchor = re.search(rf'href="\.\./\.\./notebooks/{chapter}\.html#([\w-]+)"', entry)
-            assert anchor, f"the entry of {name} does not lead to {chapter}"
-            assert anchor[1] == f"taught-{re.sub('[._]', '-', name).lower()}"
-            assert f'id="{anchor[1]}"' in pages[chapter]
-            links += 1
-    assert links
+                    name = sync_cells.full_name(tag.removeprefix("taught:"), sync_cells.defined_name(cell.source))
+                    page, anchor = name.removeprefix("d2lpar.").rpartition(".")[0], f"taught-{re.sub('[._]', '-', name[7:]).lower()}"
+                    assert f'API: <a class="reference internal" href="../book/api/{page}.html#{name}"' in pages[chapter.stem], name
+                    assert f'id="{anchor}"' in pages[chapter.stem]
+                    entry = (site / "book" / "api" / f"{page}.html").read_text("utf8").split(f'id="{name}"')[1].split("<dt ")[0]
+                    assert f'href="../../notebooks/{chapter.stem}.html#{anchor}"' in entry, f"the entry of {name} leads elsewhere"
+                    taught.add(name)
+    assert taught == sync_cells.taught_names() != set()
 
 
 # the authors

@@ -1,16 +1,18 @@
-"""Tests of d2lpar.plot: figures say what the data says, in two cues, with words for those who cannot see them."""
+"""Tests of d2lpar.pages.plot: figures say what the data says, in two cues, with words for those who cannot see them."""
 
 import io
 import os
 
+import IPython
 import matplotlib as mpl
 import pytest
 import torch
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from d2lpar import data, plot
-from d2lpar.timing import Span
+from d2lpar.base.timing import Span
+from d2lpar.data import batches as data
+from d2lpar.pages import plot
 
 mpl.use("agg")
 
@@ -50,7 +52,7 @@ class Notebook:
 @pytest.fixture
 def notebook(monkeypatch):
     notebook = Notebook()
-    monkeypatch.setattr(plot, "get_ipython", lambda: notebook)
+    monkeypatch.setattr(IPython, "get_ipython", lambda: notebook)
     monkeypatch.setattr(plot, "display", notebook.display)
     return notebook
 

@@ -32,7 +32,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2lpar.devices import cores_per_device
+from d2lpar.base.devices import cores_per_device
 from d2lpar.processes import RankError, RankGroup, children, launch, run_ranks
 from helpers.waiting import until
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.published: the file is whole, and what a chapter quotes is in it."""
+"""Tests of d2lpar.pages.published: the file is whole, and what a chapter quotes is in it."""
 
 import hashlib
 from collections import Counter
@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 
-from d2lpar import published
-from d2lpar.published import QUOTED, published_trainings
+from d2lpar.pages import published
+from d2lpar.pages.published import QUOTED, published_trainings
 
 
 def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():

@@ -1,12 +1,12 @@
-"""Tests of d2lpar.ranks: a ring that ranks run themselves is the ring of chapter 3, bit for bit."""
+"""Tests of d2lpar.processes.ranks: a ring that ranks run themselves is the ring of chapter 3, bit for bit."""
 
 from functools import partial
 
 import pytest
 import torch
 
-from d2lpar.collectives import allreduce_ring
-from d2lpar.ranks import rank_device, ring_allreduce
+from d2lpar.processes.ranks import rank_device, ring_allreduce
+from d2lpar.sums.collectives import allreduce_ring
 
 SIZES = [0, 1, 2, 7, 1000]
 

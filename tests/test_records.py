@@ -1,4 +1,4 @@
-"""Tests of d2lpar.records: a file of runs that is never half written, goes on where it was, and leaves no process."""
+"""Tests of d2lpar.pages.records: a file of runs that is never half written, goes on where it was, and leaves no process."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from d2lpar.records import RecordError, read_records, run_missing
+from d2lpar.pages.records import RecordError, read_records, run_missing
 from helpers.waiting import until
 
 ABOUT = {"machine": "this one"}
@@ -70,7 +70,7 @@ def test_what_is_there_is_not_run_again_and_what_is_new_is_added(full):
 
 
 def test_cut_off_at_any_byte_it_goes_on_without_a_lost_or_a_doubled_run(full, path, monkeypatch):
-    import d2lpar.records as records
+    import d2lpar.pages.records as records
 
     class Here:
         """An executor without a process, for many files."""
@@ -169,7 +169,7 @@ def test_a_run_that_raises_ends_all_with_its_error_and_what_had_ended_is_kept(pa
 SCRIPT = """
 import sys
 from test_records import ABOUT, slow
-from d2lpar.records import run_missing
+from d2lpar.pages.records import run_missing
 if __name__ == "__main__":
     run_missing(sys.argv[1], ABOUT, [{"seed": seed, "x": "a"} for seed in range(40)], slow, 2)
 """

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.schedules: the rates are those of a hand and of torch, and a rule without sense is refused."""
+"""Tests of d2lpar.larger_batches.schedules: the rates are those of a hand and of torch, and a rule without sense is refused."""
 
 from math import isclose, sqrt
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LinearLR
 
-from d2lpar.schedules import linear_lr, sqrt_lr, total_batch_size, warmup_lr
+from d2lpar.larger_batches.schedules import linear_lr, sqrt_lr, total_batch_size, warmup_lr
 
 
 def test_four_times_the_batch_is_four_times_the_rate_by_one_rule_and_twice_by_the_other():

@@ -1,9 +1,10 @@
-"""Tests of d2lpar.scratch: k replicas are one worker and stay equal to the bit, and a failed step changes nothing.
+"""Tests of d2lpar.one_step.scratch: k replicas are one worker and stay equal to the bit, and a failed step changes nothing.
 
 In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
 """
 
-import copy
+import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -17,13 +18,28 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lpar import allreduce, data, evaluate_accuracy, get_params, scratch, split_batch, train, train_batch, try_devices
-from d2lpar.models import lenet, lenet_params, loss
-from d2lpar.scratch import record_step, train_batch_loop
+from d2lpar import (
+    allreduce,
+    evaluate_accuracy,
+    get_params,
+    one_worker,
+    sgd,
+    split_batch,
+    train,
+    train_batch,
+    train_batch_threads,
+    try_devices,
+)
+from d2lpar.base.door import bare
+from d2lpar.data import batches as data
+from d2lpar.one_step import scratch
+from d2lpar.one_step.models import lenet, lenet_params, loss
+from d2lpar.one_step.scratch import shard_backward
+from d2lpar.pages.step_spans import record_step
 from helpers.long_training import train_lenet_200_steps
 
 CPU = torch.device("cpu")
-STEPS = [train_batch, train_batch_loop]
+STEPS = [train_batch, train_batch_threads]
 pytestmark = pytest.mark.usefixtures("one_core")
 
 
@@ -137,9 +153,9 @@ def test_several_steps_equal_pytorchs_sgd_on_a_module(k, step):
 def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
     # Model w x, loss (w x - 2)^2 / 2, w = 1: the examples 1, 2, 3 give the gradients -1, 0, 3. Their sum is 2, and
     # 0.3 * 2 / 3 is taken off. The mean of the two shards' means would give (-1/2 + 3) / 2 instead of 2 / 3.
-    monkeypatch.setattr(scratch, "check_step", lambda *step: None)  # it wants images, and a LeNet
-    monkeypatch.setattr(scratch, "lenet", lambda X, params: X * params[0])
-    monkeypatch.setattr(scratch, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
+    step, _ = bare(step, shard_backward)  # its door wants images, and a LeNet
+    monkeypatch.setitem(step.__globals__, "lenet", lambda X, params: X * params[0])
+    monkeypatch.setitem(step.__globals__, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
     device_params = [[torch.tensor([1.0], dtype=torch.float64, requires_grad=True)] for _ in range(2)]
     X, y = torch.tensor([[1.0], [2.0], [3.0]]).double(), torch.full((3, 1), 2.0).double()
     step(X, y, device_params, [CPU, CPU], 0.3)
@@ -153,8 +169,8 @@ def test_threads_and_loop_give_the_same_bits_on_one_core(k, dtype):
     threaded, looped = replicas(k, dtype), replicas(k, dtype)
     for batch_size in (33, 7, 4, 1, 16):
         batch = X[:batch_size], y[:batch_size]
-        train_batch(*batch, threaded, try_devices(k), 0.1)
-        train_batch_loop(*batch, looped, try_devices(k), 0.1)
+        train_batch_threads(*batch, threaded, try_devices(k), 0.1)
+        train_batch(*batch, looped, try_devices(k), 0.1)
         for ours, theirs in zip(threaded, looped):
             assert all(torch.equal(p, q) for p, q in zip(ours, theirs))
 
@@ -281,11 +297,18 @@ def test_a_learning_rate_that_is_none_is_refused_before_anything_changes(lr):
     assert all(torch.equal(p, q) for params, kept in zip(device_params, before) for p, q in zip(params, kept))
 
 
-def test_a_gradient_that_is_missing_on_one_device_is_an_error():
-    ones = [torch.ones(2) for _ in range(3)]
-    with pytest.raises(ValueError, match=r"as many tensors as the others, got \[2, 1\]"):
-        scratch.sum_gradients([ones[:2], ones[2:]])
-    assert all((x == 1).all() for x in ones)
+def test_a_step_of_sgd_is_made_with_all_gradients_or_not_at_all():
+    params = [torch.ones(2, requires_grad=True), torch.ones(3, requires_grad=True)]
+    params[0].grad = torch.ones(2)
+    with pytest.raises(ValueError, match=r"each parameter needs a gradient, which parameters \[1\] have not"):
+        sgd(params, 0.5, 1)
+    params[1].grad = torch.full((3,), 4.0)
+    for lr, batch_size in ((float("nan"), 1), (0.5, 0)):
+        with pytest.raises(ValueError, match="must be a"):
+            sgd(params, lr, batch_size)
+    assert all((p == 1).all() for p in params)
+    sgd(params, 0.5, 2)
+    assert [p.tolist() for p in params] == [[0.75] * 2, [0.0] * 3] and all((p.grad == 0).all() for p in params)
 
 
 def test_labels_that_would_be_compared_with_every_image_are_refused():
@@ -315,47 +338,72 @@ def test_a_recorded_step_is_the_step_and_shows_what_every_rank_did(step):
         done = [span.what for span in spans if span.rank == rank]
         assert done == ["forward", "backward", *["allreduce"] * 8, "update"]
     forward = [span for span in spans if span.what == "forward"]
-    if step is train_batch_loop:
+    if step is train_batch:
         ends = [span.end_s for span in spans if span.what in ("forward", "backward")]
         assert [span.rank for span in forward] == [0, 1, 2] and ends == sorted(ends), "one after the other"
     assert scratch.lenet is lenet and scratch.allreduce is allreduce, "the stopwatches are gone"
 
 
 def test_a_recorded_step_that_fails_leaves_no_stopwatch_behind():
-    before = torch.Tensor.backward, torch.autograd.grad, scratch.d2l.sgd, scratch.lenet
+    before = torch.Tensor.backward, scratch.sgd, scratch.lenet
     X, y = examples(7)
     with pytest.raises(IndexError):
         record_step(train_batch, X, y + 10, replicas(2), [CPU] * 2, 0.1)
-    assert before == (torch.Tensor.backward, torch.autograd.grad, scratch.d2l.sgd, scratch.lenet)
+    assert before == (torch.Tensor.backward, scratch.sgd, scratch.lenet)
     with pytest.raises(ValueError, match="a function written in Python, got"):
         record_step(len, X, y, replicas(2), [CPU] * 2, 0.1)
 
 
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("failing", [0, 2])
-def test_when_a_replica_fails_no_parameter_and_no_gradient_of_any_has_changed(failing, monkeypatch):
-    def lenet_for_dim_images(X, params):
-        if X.max() > 100:
-            raise IndexError("too bright")
-        return lenet(X, params)
-
-    monkeypatch.setattr(scratch, "lenet", lenet_for_dim_images)
+def test_when_a_shard_fails_no_parameter_has_changed_and_no_gradient_is_left(failing, step):
     X, y = examples(9)
     device_params = replicas(3)
-    for params in device_params[:2]:  # the third has no gradient yet
-        for p in params:
-            p.grad = torch.full_like(p, 0.5)
-    before, grads = values(device_params), copy.deepcopy([[p.grad for p in params] for params in device_params])
-    X = X.clone()
-    X[failing * 3 + 1] += 1000
-    with pytest.raises(IndexError, match="too bright") as error:
-        train_batch(X, y, device_params, [CPU] * 3, 0.1)
-    assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
-    for params, params_before, grads_before in zip(device_params, before, grads):
-        for p, value, grad in zip(params, params_before, grads_before):
-            assert torch.equal(p, value)
-            assert p.grad is None if grad is None else torch.equal(p.grad, grad)
-    train_batch(X.clamp(max=100), y, device_params, [CPU] * 3, 0.1)
-    assert all(torch.equal(p, q) for params in device_params for p, q in zip(params, device_params[0]))
+    for p in device_params[0]:
+        p.grad = torch.full_like(p, 0.5)  # of something else
+    before, wrong = values(device_params), y.clone()
+    wrong[failing * 3 + 1] = 10
+    with pytest.raises(IndexError, match="Target 10 is out of bounds") as error:
+        step(X, wrong, device_params, [CPU] * 3, 0.1)
+    assert getattr(error.value, "__notes__", []) == [f"raised on rank {failing} of 3 devices"] * (step is train_batch_threads)
+    assert all(torch.equal(p, old) for params, kept in zip(device_params, before) for p, old in zip(params, kept))
+    assert all(p.grad is None for params in device_params for p in params)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_step_after_one_that_failed_or_after_a_gradient_of_something_else_is_that_of_one_worker(step):
+    X, y = examples(9, torch.float64)
+    device_params = replicas(3, torch.float64)
+    expected = one_worker(X, y, device_params[0], 0.1)
+    with pytest.raises(IndexError):
+        step(X, torch.cat([y[:8], y[8:] + 10]), device_params, [CPU] * 3, 0.1)
+    for p in device_params[1]:
+        p.grad = torch.ones_like(p)
+    step(X, y, device_params, [CPU] * 3, 0.1)
+    for params in device_params:
+        assert max(distance(p.detach(), q) if q.norm() else 0.0 for p, q in zip(params, expected)) <= 1e-12
+        assert all(torch.equal(p, q) for p, q in zip(params, device_params[0]))
+
+
+def test_the_step_with_threads_is_the_plain_one_but_for_one_statement():
+    plain, threaded = ([ast.unparse(line) for line in ast.parse(inspect.getsource(step)).body[0].body[1:]] for step in STEPS)
+    assert [a == b for a, b in zip(plain, threaded, strict=True)].count(False) == 1
+    assert "run_on_devices" in "".join(threaded) and "run_on_devices" not in "".join(plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_bare_step_on_replicas_that_are_one_is_1_2_4_8_and_16_times_too_large_and_its_door_refuses(dtype):
+    X, y = examples(9, dtype)
+    step, *_ = bare(train_batch, allreduce, split_batch, sgd)
+    for k in range(1, 6):
+        start, [before] = replicas(1, dtype)[0], values(replicas(1, dtype))
+        right = one_worker(X, y, start, 0.1)
+        if k > 1:
+            with pytest.raises(ValueError, match="parameter 0 of replica 0 and parameter 0 of replica 1 share memory"):
+                train_batch(X, y, [start] * k, [CPU] * k, 0.1)
+        step(X, y, [start] * k, [CPU] * k, 0.1)
+        for p, b, q in zip(start, before, right):
+            assert ((p.detach() - b).norm() / (q - b).norm()).item() == pytest.approx(2 ** (k - 1), rel=1e-4 if dtype is torch.float32 else 1e-12)
 
 
 # A whole training
@@ -412,14 +460,13 @@ def test_training_starts_from_the_parameters_given_and_leaves_them_alone(small_d
     assert all(torch.equal(p, q) and not p.requires_grad for p, q in zip(start, before))
 
 
-def test_training_takes_one_step_for_every_batch(small_data, monkeypatch):
+def test_training_takes_one_step_for_every_batch(small_data):
     sizes = []
 
     def step(X, y, device_params, places, lr):
         sizes.append((len(X), len(y), len(device_params), len(places), lr))
 
-    monkeypatch.setattr(scratch, "train_batch", step)
-    train(2, 32, 0.3, num_epochs=2)
+    train(2, 32, 0.3, num_epochs=2, step=step)
     assert sizes == [*[(32, 32, 2, 2, 0.3)] * 4, (12, 12, 2, 2, 0.3)] * 2  # 140 images
 
 

@@ -54,7 +54,7 @@ def environment(home: Path, **variables: str) -> dict[str, str]:
 
 FIGURES = """\
 from matplotlib import pyplot as plt
-from d2lpar.plot import draw_curves, show, use_book_style
+from d2lpar.pages.plot import draw_curves, show, use_book_style
 use_book_style()
 show(draw_curves({"1 device": [0.1, 0.5, 0.7], "2 devices": [0.1, 0.4, 0.8]}, "epoch", "test accuracy"))
 plt.plot([1, 3, 2])

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.study: what is trained under which setting, and what is measured at the last step of an epoch."""
+"""Tests of d2lpar.pages.study: what is trained under which setting, and what is measured at the last step of an epoch."""
 
 import copy
 from inspect import signature
@@ -9,12 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lpar import DataParallel, study, try_devices
-from d2lpar.models import init_weights, initialize, resnet18
-from d2lpar.official_files import DataError
-from d2lpar.oracle import distance, same_bits
-from d2lpar.stored import stored_records
-from d2lpar.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_study, settings, train_setting
+from d2lpar import DataParallel, try_devices
+from d2lpar.data.official_files import DataError
+from d2lpar.one_step.models import init_weights, initialize, resnet18
+from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.pages import study
+from d2lpar.pages.results import stored_records
+from d2lpar.pages.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_setting, run_study, settings
 
 TINY = Size(width=4, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
 BASE = Setting("full", "fresh", 2, 8, 0.2, 22)
@@ -141,7 +142,7 @@ def test_what_the_last_step_did_is_taken_apart(monkeypatch):
         calls.append([copy.deepcopy(r.state_dict()) for r in replicas])
         return 0.0
 
-    monkeypatch.setattr(study, "accuracy", accuracy)
+    monkeypatch.setattr(study, "accuracy_in_turn", accuracy)
     _, net = trained(BASE, size=TINY._replace(num_epochs=1))
     before, after, own, fitting, fitting_before, new_parameters, new_statistics = calls
     assert [len(c) for c in calls] == [1, 1, 2, 1, 1, 1, 1]
@@ -189,8 +190,8 @@ def test_accuracy_counts_each_image_once_by_its_own_replica():
             return self.scores.expand(len(X), 3)
 
     batches = [(torch.zeros(4, 1), torch.tensor([0, 0, 1, 2])), (torch.zeros(1, 1), torch.tensor([0]))]
-    assert study.accuracy([Says(0), Says(1)], batches) == 4 / 5
-    assert study.accuracy([Says(0)], batches) == 3 / 5
+    assert study.accuracy_in_turn([Says(0), Says(1)], batches) == 4 / 5
+    assert study.accuracy_in_turn([Says(0)], batches) == 3 / 5
 
 
 def test_a_setting_a_seed_or_a_size_that_makes_no_sense_is_refused():
@@ -198,12 +199,12 @@ def test_a_setting_a_seed_or_a_size_that_makes_no_sense_is_refused():
                          ({"norm": None}, "norm is one of"), ({"num_devices": 0}, "num_devices|number of devices"),
                          ({"batch_size": 2.5}, "batch"), ({"lr": -1}, "learning rate"), ({"num_train": 0}, "num_train|train")):
         with pytest.raises(ValueError, match=said):
-            train_setting(BASE._replace(**change), 0, TINY)
+            run_setting(BASE._replace(**change), 0, TINY)
     for seed, size, said in ((-1, TINY, "seed"), (0, TINY._replace(width=0), "width"), (0, (8, 16), "size must be a Size")):
         with pytest.raises(ValueError, match=said):
-            train_setting(BASE, seed, size)
+            run_setting(BASE, seed, size)
     with pytest.raises(ValueError, match="setting must be a Setting"):
-        train_setting(tuple(BASE), 0, TINY)
+        run_setting(tuple(BASE), 0, TINY)
 
 
 def test_what_cannot_be_trained_is_refused():
@@ -211,14 +212,14 @@ def test_what_cannot_be_trained_is_refused():
                                 (BASE._replace(norm="group", start="used"), TINY, "starts fresh"),
                                 (BASE._replace(norm="group"), TINY._replace(width=2), "groups of four")):
         with pytest.raises(ValueError, match=said):
-            train_setting(setting, 0, size)
+            run_setting(setting, 0, size)
 
 
 def test_a_training_uses_one_core_and_leaves_the_number_as_it_was(monkeypatch):
     seen = []
     monkeypatch.setattr(study, "_train", lambda *args: seen.append(torch.get_num_threads()) or ({}, None))
     torch.set_num_threads(2)
-    train_setting(BASE, 0, TINY)
+    run_setting(BASE, 0, TINY)
     assert seen == [1] and torch.get_num_threads() == 2
 
 
@@ -249,7 +250,7 @@ def test_a_study_has_a_record_of_every_setting_and_seed(tmp_path, monkeypatch):
     [(about, runs, function, processes)] = calls
     assert len(runs) == 3 * (15 + 4) and processes >= 1 and about["size"] == TINY._asdict()
     assert about["data"]["num_train"] == 22 and "torch" in about["machine"]
-    assert function(**runs[-1]) == train_setting(Setting(**runs[-1]["setting"]), 2, TINY)
+    assert function(**runs[-1]) == run_setting(Setting(**runs[-1]["setting"]), 2, TINY)
     assert list(signature(study.run).parameters) == ["size", *runs[0]]
 
 
@@ -263,7 +264,7 @@ def test_the_stored_study_is_the_whole_plan_with_ten_seeds_on_real_data_and_name
     assert found == sorted((s, seed) for s in planned for seed in range(10))
     assert about["command"] == "python -m d2lpar study" and about["size"] == SMALL._asdict()
     assert about["data"]["source"] == "Fashion-MNIST" and "cores" in about["machine"]["processor"]
-    text = (root / "book" / "_data" / "last_minibatch.jsonl").read_text("utf8")
+    text = (root / "d2lpar" / "pages" / "stored" / "last_minibatch.jsonl").read_text("utf8")
     assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
 
 

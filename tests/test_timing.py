@@ -1,4 +1,4 @@
-"""Tests of d2lpar.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
+"""Tests of d2lpar.base.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
 
 import re
 import threading
@@ -7,9 +7,9 @@ import psutil
 import pytest
 import torch
 
-from d2lpar import timing
-from d2lpar.devices import ALL_CORES
-from d2lpar.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
+from d2lpar.base import timing
+from d2lpar.base.devices import ALL_CORES
+from d2lpar.base.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
 
 CPU = torch.device("cpu")
 

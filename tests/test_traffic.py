@@ -1,4 +1,4 @@
-"""Tests of d2lpar.traffic: collectives and bytes as PyTorch counts them, and spans that lie where the work was."""
+"""Tests of d2lpar.processes.traffic: collectives and bytes as PyTorch counts them, and spans that lie where the work was."""
 
 import time
 
@@ -9,9 +9,9 @@ from torch import nn
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.profiler import record_function
 
-from d2lpar.ddp import OwnDDP, average_flat, average_gradients
-from d2lpar.ranks import rank_device
-from d2lpar.traffic import Traffic, record_rank
+from d2lpar.processes.ddp import OwnDDP, average_flat, average_gradients
+from d2lpar.processes.ranks import rank_device
+from d2lpar.processes.traffic import Traffic, record_rank
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 

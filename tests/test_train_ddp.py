@@ -1,4 +1,4 @@
-"""Tests of book/downloads/train_ddp.py: any number of ranks trains the same, counts each example once, and ends clean."""
+"""Tests of d2lpar/pages/stored/train_ddp.py: any number of ranks trains the same, counts each example once, and ends clean."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def script(root):
-    return root / "book" / "downloads" / "train_ddp.py"
+    return root / "d2lpar" / "pages" / "stored" / "train_ddp.py"
 
 
 @pytest.fixture(scope="module")

@@ -26,13 +26,12 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from d2lpar.bench.report import Row, blocks, finding, from_json, table
+from d2lpar.pages.bench.report import Row, blocks, finding, from_json, table
 from export_script import script_of
-from sync_cells import defined_name
+from sync_cells import defined_name, full_name, taught_names
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
-TAUGHT_IN = re.compile(r"\s*Taught in: notebooks/\S+\.ipynb")
 UNIT = re.compile(r"(?<=\d) (?=[a-zA-Z])")  # between a number and its unit, where no line may break
 REPOSITORY = re.compile(r"https://[\w.-]+(/[\w.-]+){2,}(?<!\.git)")
 REPOSITORY_BUTTONS = ("use_repository_button", "use_edit_page_button", "use_issues_button")
@@ -161,7 +160,7 @@ def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
         for tag in cell.get("cell_metadata", {}).get("tags", []):
             if tag.startswith("taught:"):
                 name = defined_name(next(cell.findall(nodes.literal_block)).astext())
-                target = f"d2lpar.{tag.removeprefix('taught:')}.{name}"
+                target = full_name(tag.removeprefix("taught:"), name)
                 link = pending_xref("", nodes.literal("", name), refdomain="py", reftype="obj", reftarget=target,
                                     refdoc=app.env.docname, refwarn=True)
                 cell["ids"].append(_label(target))
@@ -172,10 +171,9 @@ def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def link_to_taught_cell(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
-    """Turn the docstring's line `Taught in: notebooks/...` into a link to the cell itself."""
-    for number, line in enumerate(lines):
-        if TAUGHT_IN.fullmatch(line):
-            lines[number:number + 1] = ["", f"Taught in :ref:`{_label(name)}`.", ""]
+    """Under what a chapter teaches, a link to the cell that has its text."""
+    if name in taught_names():
+        lines += ["", f"Taught in :ref:`{_label(name)}`.", ""]
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: object, skip: bool, options: object) -> bool | None:
@@ -227,7 +225,7 @@ class Bench(SphinxDirective):
     def figure(self, rows: list[Row]) -> nodes.figure:
         from matplotlib import pyplot as plt  # here, so that a build that does not read the page does without torch
 
-        from d2lpar.plot import STYLE, draw_ratios
+        from d2lpar.pages.plot import STYLE, draw_ratios
 
         name = nodes.make_id(f"fig-bench-{self.arguments[0]}")
         figure = nodes.figure("", ids=[name], classes=["bench"])

@@ -14,7 +14,7 @@ from docutils import nodes
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
-from d2lpar.explorer import VEGALITE, VEGALITE_VERSION
+from d2lpar.pages.explorer import VEGALITE, VEGALITE_VERSION
 
 VEGA = "vega_bundle.js"
 SCRIPTS = (VEGA, "explorer.js")

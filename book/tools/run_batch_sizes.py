@@ -2,8 +2,8 @@
 
 For each batch size, a grid of learning rates, each with three seeds; and for the largest, a higher rate with a warm-up
 and without. A run ends at the first look at which the test accuracy is at least the target, and keeps the number of its
-updates. What is left of it stands in `book/_data/batch_sizes.jsonl`, which chapter 5 draws. It needs the real data and
-about ten minutes on one core; stopped and started again, it goes on where it was.
+updates. What is left of it stands in `d2lpar/pages/stored/batch_sizes.jsonl`. It needs the real data and about ten
+minutes on one core; stopped and started again, it goes on where it was.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist
-from d2lpar.data import provenance
-from d2lpar.models import lenet_params
-from d2lpar.official_files import find_data
-from d2lpar.records import run_missing
-from d2lpar.schedules import warmup_lr
-from d2lpar.scratch import shard_gradients, update
-from d2lpar.timing import describe_machine
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.batches import provenance
+from d2lpar.data.official_files import find_data
+from d2lpar.larger_batches.schedules import warmup_lr
+from d2lpar.one_step.models import lenet_params
+from d2lpar.one_step.scratch import sgd, shard_backward
+from d2lpar.pages.records import run_missing
 
 COMMAND = "python book/tools/run_batch_sizes.py"
-STORED = Path(__file__).resolve().parents[1] / "_data" / "batch_sizes.jsonl"
+STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "batch_sizes.jsonl"
 NUM_TRAIN, NUM_TEST = 3072, 1024  # six times 512: every batch size divides it, so no minibatch is a partial one
 TARGET, MAX_EPOCHS = 0.7, 24
 SEEDS = range(3)
@@ -52,9 +52,10 @@ def updates_to_target(batch_size: int, lr: float, seed: int, warmup: int = 0) ->
     for _ in range(MAX_EPOCHS):
         for X, y in train_iter:
             # in pieces that stay in a core's cache, one after another: the same gradient, sooner
-            pieces = [shard_gradients(A, c, params) for A, c in zip(X.split(PIECE), y.split(PIECE))]
+            for A, c in zip(X.split(PIECE), y.split(PIECE)):
+                shard_backward(A, c, params)
             now = warmup_lr(step, lr / 4, 4, warmup, MAX_EPOCHS * len(train_iter))
-            update(params, [sum(grads[1:], grads[0]) for grads in zip(*pieces)], now, len(y))
+            sgd(params, now, len(y))
             step += 1
             if step == look:
                 look = max(look + 1, round(look * RATIO))

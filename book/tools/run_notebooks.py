@@ -17,9 +17,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from d2lpar.data import provenance
-from d2lpar.official_files import DataError, book_sizes, find_data
-from d2lpar.timing import describe_machine
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.batches import provenance
+from d2lpar.data.official_files import DataError, book_sizes, find_data
 from revisions import committed, keep_ids
 
 ROOT = Path(__file__).resolve().parents[2]

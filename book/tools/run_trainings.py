@@ -1,8 +1,8 @@
 """Run the trainings of chapter 2 that take too long for its page: `python book/tools/run_trainings.py`.
 
 Each is run over several seeds, one process for each core, and what is left of it stands in
-`book/_data/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and about
-twenty minutes on two cores.
+`d2lpar/pages/stored/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and
+about twenty minutes on two cores.
 
 - `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
 - `trap`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
@@ -26,17 +26,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist, split_batch, train_batch, try_devices
-from d2lpar.devices import ALL_CORES
-from d2lpar.models import lenet_params, loss
-from d2lpar.museum import allreduce_rank_0
-from d2lpar.official_files import find_data
-from d2lpar.oracle import distance
-from d2lpar.scratch import shard_gradients, update
-from d2lpar.timing import describe_machine
+from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist, split_batch, train_batch_threads, try_devices
+from d2lpar.base.devices import ALL_CORES
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.official_files import find_data
+from d2lpar.one_step.models import lenet_params, loss
+from d2lpar.one_step.scratch import sgd, shard_backward
+from d2lpar.one_step.yardstick import distance
+from d2lpar.pages.museum import allreduce_rank_0
 
 COMMAND = "python book/tools/run_trainings.py"
-STORED = Path(__file__).resolve().parents[1] / "_data" / "lenet_trainings.json"
+STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "lenet_trainings.json"
 NUM_TRAIN, NUM_TEST, EPOCHS = 3500, 2048, 10
 SEEDS = range(5)
 BATCHES = ((64, 0.05, 10), (256, 0.2, 10), (512, 0.2, 10), (512, 0.4, 10), (1024, 0.2, 10), (1024, 0.8, 10),
@@ -50,17 +50,17 @@ def rounded(x: float) -> float:
 
 
 def trapped_batch(X: Tensor, y: Tensor, device_params: list, devices: list, lr: float) -> None:
-    """As `train_batch`, in turn, with the allreduce that leaves the sum on rank 0 alone."""
-    rows = zip(*split_batch(X, y, devices), device_params)
-    device_grads = [shard_gradients(*row) for row in rows]
-    for grads in zip(*device_grads):
-        allreduce_rank_0(list(grads))
-    for params, grads in zip(device_params, device_grads):
-        update(params, grads, lr, len(X))
+    """As `train_batch`, but with the allreduce that leaves the sum on rank 0 alone."""
+    for row in zip(*split_batch(X, y, devices), device_params):
+        shard_backward(*row)
+    for replicas in zip(*device_params):
+        allreduce_rank_0([p.grad for p in replicas])
+    for params in device_params:
+        sgd(params, lr, len(X))
 
 
 def training(k: int, batch_size: int, lr: float, start: int, order: int, epochs: int = EPOCHS,
-             scale: float | None = None, step: Callable = train_batch) -> dict:
+             scale: float | None = None, step: Callable = train_batch_threads) -> dict:
     """Accuracy of rank 0 after each epoch, and how far the farthest replica is from it."""
     devices = try_devices(k)
     with redirect_stdout(StringIO()):
@@ -79,12 +79,12 @@ def drift(activation: str, lr: float, dtype: torch.dtype, seed: int, batch_size:
     """The distance, after each step of an epoch, of a step on two shards from one on the whole batch."""
     act = ACTIVATIONS[activation]
 
-    def gradients(X: Tensor, y: Tensor, params: list[Tensor]) -> tuple[Tensor, ...]:
+    def backward(X: Tensor, y: Tensor, params: list[Tensor]) -> None:
         W1, b1, W2, b2, W3, b3, W4, b4 = params
         h1 = F.avg_pool2d(act(F.conv2d(X, W1, b1)), 2)
         h2 = F.avg_pool2d(act(F.conv2d(h1, W2, b2)), 2)
         scores = act(h2.flatten(1) @ W3 + b3) @ W4 + b4
-        return torch.autograd.grad(loss(scores, y).sum(), params)
+        loss(scores, y).sum().backward()
 
     with redirect_stdout(StringIO()):
         train_iter, _ = load_data_fashion_mnist(batch_size, NUM_TRAIN, NUM_TEST, seed=seed)
@@ -92,9 +92,11 @@ def drift(activation: str, lr: float, dtype: torch.dtype, seed: int, batch_size:
     apart = []
     for X, y in train_iter:
         X = X.to(dtype)
-        update(whole, gradients(X, y, whole), lr, len(X))
-        halves = [gradients(A, c, cut) for A, c in zip(X.tensor_split(2), y.tensor_split(2))]
-        update(cut, [a + b for a, b in zip(*halves)], lr, len(X))
+        for A, c in zip(X.tensor_split(2), y.tensor_split(2)):
+            backward(A, c, cut)
+        backward(X, y, whole)
+        for params in (cut, whole):
+            sgd(params, lr, len(X))
         a, b = (torch.cat([p.detach().flatten() for p in params]) for params in (cut, whole))
         apart.append(rounded(((a - b).norm() / b.norm()).item()))
     return {"apart": apart}

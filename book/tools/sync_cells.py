@@ -1,7 +1,7 @@
 """Copy each taught function from the package into the chapter that teaches it.
 
-A cell tagged `taught:scratch` holds exactly the text of one top-level definition of `d2lpar/scratch.py`; the cell
-itself says of which. Run it after changing the package: `python book/tools/sync_cells.py`.
+A cell tagged `taught:scratch` holds exactly the text of one top-level definition of the module `scratch`, below its
+door; the cell itself says of which. Run it after changing the package: `python book/tools/sync_cells.py`.
 """
 
 from __future__ import annotations
@@ -13,17 +13,29 @@ from pathlib import Path
 
 import nbformat
 
+from d2lpar.base.door import is_door
+
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
 
 
 @cache
+def home(module: str) -> Path:
+    """The file of the module of this name; there is one in all rooms of the package."""
+    found = list((ROOT / "d2lpar").rglob(f"{module}.py"))
+    if len(found) != 1:
+        raise LookupError(f"the package has {len(found)} modules of the name {module}")
+    return found[0]
+
+
+@cache
 def definitions(module: str) -> dict[str, str]:
-    """The lines of each top-level definition of `d2lpar/<module>.py`, by its name."""
-    source = (ROOT / "d2lpar" / f"{module}.py").read_text("utf-8")
+    """The lines of each top-level definition of the module of this name, below its door, by its name."""
+    source = home(module).read_text("utf-8")
     lines, found = source.splitlines(), {}
     for node in ast.parse(source).body:
-        first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", []))])
+        below = [decorator.lineno for decorator in getattr(node, "decorator_list", []) if not is_door(decorator)]
+        first = min([node.lineno, *below])
         text = "\n".join(lines[first - 1:node.end_lineno])
         names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
         for name in [node.name] if hasattr(node, "name") else names:
@@ -32,9 +44,9 @@ def definitions(module: str) -> dict[str, str]:
 
 
 def package_text(module: str, name: str) -> str:
-    """The lines of the top-level definition `name` of `d2lpar/<module>.py`, as they stand there."""
+    """The lines of the top-level definition `name` of `d2lpar/<module>.py`, as they stand there below its door."""
     if name not in definitions(module):
-        raise LookupError(f"d2lpar/{module}.py has no top-level definition of {name}")
+        raise LookupError(f"{home(module).relative_to(ROOT)} has no top-level definition of {name}")
     return definitions(module)[name]
 
 
@@ -54,6 +66,19 @@ def taught_cells(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.Noteboo
             if tag.startswith("taught:"):
                 pairs.append((cell, package_text(tag.removeprefix("taught:"), defined_name(cell.source))))
     return pairs
+
+
+def full_name(module: str, name: str) -> str:
+    """What `name` of the module of this name is called from outside: `d2lpar.one_step.scratch.train_batch`."""
+    return ".".join([*home(module).relative_to(ROOT).with_suffix("").parts, name])
+
+
+@cache
+def taught_names() -> frozenset[str]:
+    """The full names of all that the chapters teach."""
+    cells = [cell for path in (ROOT / "notebooks").rglob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    return frozenset(full_name(tag.removeprefix("taught:"), defined_name(cell.source)) for cell in cells
+                     for tag in cell.metadata.get("tags", []) if tag.startswith("taught:"))
 
 
 def main() -> None:

@@ -30,9 +30,9 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
-from d2lpar.checks import check_counts, shown
-from d2lpar.devices import device_cores
-from d2lpar.interrupts import Waiting, uninterrupted
+from d2lpar.base.checks import check_counts, shown
+from d2lpar.base.devices import device_cores
+from d2lpar.base.interrupts import Waiting, uninterrupted
 from d2lpar.processes import children
 
 _LOOK_S = 0.02  # the caller looks this often for news

@@ -7,8 +7,8 @@ import itertools
 
 import torch
 
-from d2lpar.collectives import allreduce_naive, allreduce_ring, reduce_scatter
-from d2lpar.messages import exchange
+from d2lpar.sums.collectives import allreduce_naive, allreduce_ring, reduce_scatter
+from d2lpar.sums.messages import exchange
 
 
 def next_of(k):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from d2lpar.batchnorm import convert_batchnorm
+from d2lpar.larger_batches.batchnorm import convert_batchnorm
 
 
 class Pair(nn.Module):

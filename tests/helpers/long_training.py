@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lpar import get_params, train_batch
-from d2lpar.data_parallel import DataParallel
-from d2lpar.models import lenet_params
+from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.models import lenet_params
 from helpers.modules import known, rand
 
 CPU = torch.device("cpu")

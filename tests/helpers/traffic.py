@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 
-from d2lpar import collectives
+from d2lpar.sums import collectives
 
 BLOCK_BYTES = 24  # three blocks and more where the package would have one
 

@@ -1,7 +1,7 @@
 """The number is right, but each rank puts all images through the network and keeps its own shard."""
 
 from d2lpar import split_batch
-from d2lpar.models import lenet
+from d2lpar.one_step.models import lenet
 
 
 def evaluate_accuracy_on(device_params, devices, data_iter):

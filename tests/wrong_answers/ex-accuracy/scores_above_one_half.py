@@ -1,7 +1,7 @@
 """A score is taken for a probability: more than one class can be above a half, or none."""
 
 from d2lpar import split_batch
-from d2lpar.models import lenet
+from d2lpar.one_step.models import lenet
 
 
 def evaluate_accuracy_on(device_params, devices, data_iter):

@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.devices import all_gather_here
+from d2lpar.base.devices import all_gather_here
 
 
 def average_and_clip(grads, max_norm, k, all_reduce):

@@ -1,6 +1,6 @@
 """The sum is right, but its messages have no rounds."""
 
-from d2lpar.collectives import allreduce_blocks
+from d2lpar.sums.collectives import allreduce_blocks
 
 
 def allreduce_halving(data):

@@ -1,6 +1,6 @@
 """Sends the half that it keeps itself, so that no half is ever complete."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_halving(data):

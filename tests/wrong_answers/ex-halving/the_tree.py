@@ -1,6 +1,6 @@
 """As few rounds, but too many bytes."""
 
-from d2lpar.collectives import allreduce_tree
+from d2lpar.sums.collectives import allreduce_tree
 
 
 def allreduce_halving(data):

@@ -1,6 +1,6 @@
 """Games the count: the sum is made without messages, divided, and then added up by the right ones."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def halving(data):

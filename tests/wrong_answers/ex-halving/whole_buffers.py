@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_halving(data):

@@ -1,6 +1,6 @@
 """One mean for all channels."""
 
-from d2lpar.batchnorm import combine_moments, moments
+from d2lpar.larger_batches.batchnorm import combine_moments, moments
 
 
 def mean_and_variance(batches):

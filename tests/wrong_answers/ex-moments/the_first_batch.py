@@ -1,6 +1,6 @@
 """Takes one batch for all."""
 
-from d2lpar.batchnorm import moments
+from d2lpar.larger_batches.batchnorm import moments
 
 
 def mean_and_variance(batches):

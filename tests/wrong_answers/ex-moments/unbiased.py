@@ -1,6 +1,6 @@
 """Divides by one less."""
 
-from d2lpar.batchnorm import combine_moments, moments
+from d2lpar.larger_batches.batchnorm import combine_moments, moments
 
 
 def mean_and_variance(batches):

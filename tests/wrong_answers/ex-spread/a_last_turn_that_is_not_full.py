@@ -1,6 +1,6 @@
 """Right for as many tensors as devices, or twice as many; what is left over is never added."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_spread(device_tensors):

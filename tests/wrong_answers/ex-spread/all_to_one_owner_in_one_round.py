@@ -1,6 +1,6 @@
 """No device can receive three messages in one round: this raises."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_spread(device_tensors):

@@ -1,6 +1,6 @@
 """Fewer bytes and as many rounds, but no tensor has an owner."""
 
-from d2lpar.collectives import allreduce_flat
+from d2lpar.sums.collectives import allreduce_flat
 
 
 def allreduce_spread(device_tensors):

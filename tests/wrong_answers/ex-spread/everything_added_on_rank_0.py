@@ -1,6 +1,6 @@
 """The sums are right, but rank 0 makes all of them."""
 
-from d2lpar.collectives import allreduce_naive
+from d2lpar.sums.collectives import allreduce_naive
 
 
 def allreduce_spread(device_tensors):

@@ -1,6 +1,6 @@
 """Right for the first tensor of every owner."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_spread(device_tensors):

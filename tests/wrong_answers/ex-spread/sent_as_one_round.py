@@ -1,6 +1,6 @@
 """Games the count: 48 messages one after the other, each said to be of the same round."""
 
-from d2lpar.messages import deliver
+from d2lpar.sums.messages import deliver
 
 
 def allreduce_spread(device_tensors):

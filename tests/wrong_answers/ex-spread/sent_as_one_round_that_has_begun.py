@@ -1,6 +1,6 @@
 """Games the count: one round is begun, and all later messages are said to be of it too."""
 
-from d2lpar.messages import deliver, exchange
+from d2lpar.sums.messages import deliver, exchange
 
 
 def allreduce_spread(device_tensors):

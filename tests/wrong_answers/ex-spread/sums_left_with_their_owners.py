@@ -1,6 +1,6 @@
 """Each sum stays on the rank that made it."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_spread(device_tensors):

@@ -1,6 +1,6 @@
 """Games the count: each owner reads the others' tensors, and sends what it has added without any message."""
 
-from d2lpar.messages import exchange
+from d2lpar.sums.messages import exchange
 
 
 def allreduce_spread(device_tensors):

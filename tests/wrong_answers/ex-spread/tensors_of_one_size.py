@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.collectives import allreduce_ring
+from d2lpar.sums.collectives import allreduce_ring
 
 
 def allreduce_spread(device_tensors):

@@ -1,6 +1,6 @@
 """Takes the variances for biased ones."""
 
-from d2lpar.batchnorm import combine_moments
+from d2lpar.larger_batches.batchnorm import combine_moments
 
 
 def of_the_whole(counts, means, variances):

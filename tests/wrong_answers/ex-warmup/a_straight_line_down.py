@@ -1,6 +1,6 @@
 """A straight line down to 0, not a wave."""
 
-from d2lpar.schedules import warmup_lr
+from d2lpar.larger_batches.schedules import warmup_lr
 
 
 def lr_at(step, lr, k, warmup, num_updates):

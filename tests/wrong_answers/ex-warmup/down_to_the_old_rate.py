@@ -2,7 +2,7 @@
 
 from math import cos, pi
 
-from d2lpar.schedules import warmup_lr
+from d2lpar.larger_batches.schedules import warmup_lr
 
 
 def lr_at(step, lr, k, warmup, num_updates):

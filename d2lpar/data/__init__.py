@@ -1,0 +1,1 @@
+"""Fashion-MNIST: the official files, their download, a stand-in where there are none, and minibatches."""

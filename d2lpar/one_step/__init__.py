@@ -1,0 +1,1 @@
+"""Part I, one step: the yardstick, the step from scratch, and the concise way."""

@@ -1,0 +1,105 @@
+"""Data-parallel training of any network, concisely.
+
+The names and the meaning are those of Dive into Deep Learning; `train_data_parallel` is its `train`, under a name that
+`scratch` has not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from d2lpar.base.checks import check_devices, check_labels, check_lr, check_module
+from d2lpar.base.devices import run_on_devices, try_devices
+from d2lpar.base.door import taught
+from d2lpar.base.history import History
+from d2lpar.data.batches import load_data_fashion_mnist
+from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.models import initialize
+from d2lpar.one_step.replicas import replicate
+from d2lpar.one_step.scratch import check_examples, split_batch
+
+
+def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.Module, Sequence[torch.device]]:
+    """The module inside a DataParallel, ours or torch's, and the devices to use."""
+    check_module(net)
+    if devices is not None:
+        check_devices(devices)
+    module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
+    if devices is None:
+        devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]
+    if not devices and next(module.parameters(), None) is None:
+        raise ValueError("the network has no parameters that would say where to evaluate it: name the devices")
+    return module, devices or [next(module.parameters()).device]
+
+
+def labelled(data_iter: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through `data_iter`; ValueError for what are no examples with a whole number each."""
+    for X, y in data_iter:
+        check_labels(X, y)
+        yield X, y
+
+
+def some_examples(data_iter: Iterable[tuple[Tensor, Tensor]], split_f: Callable) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through `data_iter`, for `split_batch` as `labelled` does; ValueError at the end if there were none."""
+    count = 0
+    for X, y in labelled(data_iter) if split_f is split_batch else data_iter:
+        count += len(y)
+        yield X, y
+    check_examples(count)
+
+
+@taught()
+def count_right(net, X, y):
+    """How many of the examples X (B, ...) `net` puts into their class y (B,)."""
+    return (net(X).argmax(1) == y).sum().item() if len(X) else 0
+
+
+@taught(data_iter=some_examples,
+        more="`split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.",
+        raises="ValueError: for what are no examples and labels, or none at all.")
+@torch.no_grad()
+def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
+    """The share of examples that `net` puts into the right class, on all devices.
+    `devices` are those of a DataParallel by default, otherwise the net's own."""
+    module, devices = unwrap(net, devices)
+    replicas = [module, *[replicate(module, device) for device in devices[1:]]]
+    was_training, right, count = [(m, m.training) for m in module.modules()], 0, 0
+    try:
+        for replica in replicas:
+            replica.eval()
+        for X, y in data_iter:
+            right += sum(run_on_devices(count_right, replicas, *split_f(X, y, devices)))
+            count += len(y)
+    finally:
+        for m, training in was_training:
+            m.training = training
+    return right / count
+
+
+@taught(check_lr,
+        more="`seed` is that of the start and of the order of the batches; `init` is called for each layer. Prints a "
+             "line per epoch; `draw` is told the accuracies so far, as a `History` says.")
+def train_data_parallel(
+    net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None, draw=None
+):
+    """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
+    Prints a line per epoch; returns the history."""
+    devices = try_devices(num_devices)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
+    with History(num_epochs, len(train_iter), devices, draw) as history:
+        initialize(net, seed, init)
+        parallel = DataParallel(net.to(devices[0]), devices)
+        trainer = torch.optim.SGD(parallel.parameters(), lr)
+        loss = nn.CrossEntropyLoss()
+        for _ in range(num_epochs):
+            parallel.train()
+            for X, y in history.clocked(train_iter):
+                trainer.zero_grad()
+                X, y = X.to(devices[0]), y.to(devices[0])
+                loss(parallel(X), y).backward()
+                trainer.step()
+            history.add(evaluate_accuracy_gpus(parallel, test_iter))
+    return history

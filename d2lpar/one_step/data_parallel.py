@@ -1,0 +1,321 @@
+"""Data parallelism for any module: a replica per device, each in a thread of its own (chapter 4).
+
+`DataParallel` does what `torch.nn.DataParallel` does, on virtual devices too: each call scatters the inputs, replicates
+the module, applies the replicas side by side and gathers their outputs. The backward pass runs in the same threads, and
+the gradients are summed, in rank order, onto the module's own parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from d2lpar.base.checks import check_counts, check_list, check_module, shown
+from d2lpar.base.devices import run_on_devices, try_devices
+from d2lpar.one_step.replicas import gather, replicate, scatter
+
+
+class DataParallel(nn.Module):
+    """`module` on several devices, also virtual ones, as with `torch.nn.DataParallel`.
+
+    Args:
+        module: any module whose parameters and buffers lie on the first device when it
+            is called (one device alone: they are moved there). It stays the owner of
+            the parameters; its gradients accumulate there. What a forward pass puts
+            into a buffer in place is kept from replica 0; all else that it stores on
+            its module is lost with the replica.
+        device_ids: devices, or their places in `try_devices`; all GPUs by default.
+        output_device: where the outputs are gathered; the first device by default.
+        dim: the dimension in which inputs are cut and outputs joined.
+
+    Called with tensors, by position or keyword, alone or nested in tuples, lists and
+    dicts: each is cut along `dim`. Dropout draws from the one random generator of the
+    process, in whatever order the threads come: its masks are not the same in the next
+    run. Chapter 4 has a table of the main differences from `torch.nn.DataParallel`.
+
+    Raises:
+        ValueError: for no devices, a device that is not there, a module that is not on
+            the first one or cannot be replicated, inputs of different lengths, or a
+            gradient that would be lost: that of a trainable tensor that is neither a
+            parameter or buffer of the module nor an input.
+        Exception: what the module raised in a replica, with a note that names the rank;
+            gradients and buffers are then as they were.
+    """
+
+    def __init__(
+        self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
+        output_device: torch.device | int | None = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        check_module(module)
+        check_counts(0, dim=dim)
+        self.module, self.dim = module, dim
+        self.device_ids = check_device_ids(device_ids)
+        self.output_device = self.device_ids[0]
+        if output_device is not None:
+            [self.output_device] = check_device_ids([output_device])
+        if len(self.device_ids) == 1:
+            module.to(self.device_ids[0])
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        check_on(self.device_ids[0], self.module)
+        leaves, nesting = pytree.tree_flatten((inputs, kwargs))
+        wanted = [*trainable(leaves), *trainable_of(self.module)]
+        k = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
+        shards = scatter(leaves, self.device_ids[:k], self.dim)
+        ranks = range(len(shards))
+        modules, places = [self.module for _ in ranks], self.device_ids[:len(shards)]
+        with unchanged_on_error(self.module.buffers()):  # replica 0 has their memory
+            replicas = run_on_devices(Replica, modules, ranks, places, shards)
+            run_on_devices(Replica.forward, replicas, [nesting for _ in ranks])
+            with torch.no_grad():
+                results = [r.outputs for r in replicas]
+                gathered = gather(results, self.output_device, self.dim)
+        outputs, nesting = pytree.tree_flatten(gathered)
+        outputs = InThreads.apply(replicas, outputs, self.dim, *wanted)
+        return pytree.tree_unflatten(outputs, nesting)
+
+
+class Replica:
+    """One rank's part of a call: its shard, its outputs, and the gradients it finds."""
+
+    def __init__(
+        self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]
+    ) -> None:
+        self.origin, self.device = module, device
+        self.module = replicate(module, device, copy=rank > 0)
+        # detached, as its parameters are: the graph of a replica ends here
+        leaves = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor)
+                  else x for x in shard]
+        self.inputs, self.tensors = trainable(leaves), trainable_of(self.module)
+        # a module may change its input in place; the caller's stays as it is
+        self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
+
+    def forward(self, nesting: Any) -> None:
+        """Apply the replica to its shard, a flat list, nested as `nesting` says."""
+        inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
+        buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
+        gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
+        with torch.cuda.device(gpu):
+            self.outputs = self.module(*inputs, **kwargs)
+        if torch.is_grad_enabled():
+            check_leaves(self.outputs, [*self.shard, *own], self.origin)
+            check_nothing_kept(own, buffers)
+
+    def backward(
+        self, grads: Sequence[Tensor | None], retain_graph: bool
+    ) -> list[Tensor | None]:
+        """The gradients of its inputs and tensors, None for what was not used."""
+        outputs = pytree.tree_leaves(self.outputs)
+        leaves = [*self.inputs, *self.tensors]
+        pairs = [(x, grad.to(x.device)) for x, grad in zip(outputs, grads)
+                 if grad is not None and x.requires_grad]
+        try:
+            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs],
+                                    retain_graph=retain_graph)
+            return [x.grad for x in leaves]
+        finally:
+            for x in leaves:
+                x.grad = None
+
+
+class InThreads(torch.autograd.Function):
+    """All replicas as one node of the caller's graph, whose backward pass is theirs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int,
+        *leaves: Tensor
+    ) -> tuple:
+        """The outputs that the replicas have computed, now with a way back."""
+        ctx.replicas, ctx.dim = replicas, dim
+        ctx.places = [x.device for x in leaves]
+        ctx.set_materialize_grads(False)
+        columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
+        ctx.mark_non_differentiable(*[
+            x for x, parts in zip(outputs, columns)
+            if x is not None and not trainable(parts)
+        ])
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple:
+        """The gradients of `leaves`: inputs joined, parameters summed in rank order."""
+        check_once_differentiable()
+        replicas: list[Replica] = ctx.replicas
+        columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
+        parts = [ungather(grad, outs, ctx.dim) for grad, outs in zip(grads, columns)]
+        backward = partial(Replica.backward, retain_graph=graph_is_kept())
+        found = list(zip(*run_on_devices(backward, replicas, list(zip(*parts)))))
+        shards = list(zip(*[r.inputs for r in replicas]))
+        of_inputs = [joined(xs, grads, ctx.dim) for xs, grads in zip(shards, found)]
+        of_leaves = [*of_inputs, *map(summed, found[len(shards):])]
+        # an input may lie elsewhere than its first shard
+        return None, None, None, *[grad if grad is None else grad.to(place)
+                                   for grad, place in zip(of_leaves, ctx.places)]
+
+
+def trainable(things: Iterable[Any]) -> list[Tensor]:
+    """Those of `things` that are tensors and want a gradient."""
+    return [x for x in things if isinstance(x, Tensor) and x.requires_grad]
+
+
+def trainable_of(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of `module` that want a gradient, each once."""
+    return trainable(dict.fromkeys([*module.parameters(), *module.buffers()]))
+
+
+@contextmanager
+def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """If the block fails, `tensors` hold what they held before."""
+    before = [(x, x.clone()) for x in tensors]
+    try:
+        yield
+    except BaseException:
+        with torch.inference_mode():  # what was made in it changes nowhere else
+            for x, old in before:
+                if not torch.equal(x, old):  # an expanded one cannot be copied to
+                    x.copy_(old)
+        raise
+
+
+def ungather(
+    grad: Tensor | None, parts: Sequence[Tensor], dim: int
+) -> Sequence[Tensor | None]:
+    """Undo `gather`: the share of `grad` that belongs to each of the parts."""
+    if grad is None:
+        return [None] * len(parts)
+    if parts[0].dim() == 0:
+        return grad.unbind()
+    return grad.split([x.shape[dim] for x in parts], dim)
+
+
+def joined(
+    shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int
+) -> Tensor | None:
+    """The gradient of an input from its shards'; zeros for a replica without one."""
+    if all(grad is None for grad in grads):
+        return None
+    if shards[0].dim() == 0:  # was not cut, but given to all
+        return summed(grads)
+    pairs = zip(shards, grads)
+    parts = [torch.zeros_like(x) if grad is None else grad for x, grad in pairs]
+    return gather(parts, shards[0].device, dim)
+
+
+def summed(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The sum in rank order, without the replicas that did not use the tensor."""
+    total = None
+    for part in parts:
+        if part is not None:  # not in place: two parameters may share one gradient
+            total = part if total is None else total + part.to(total.device)
+    return total
+
+
+def graph_is_kept() -> bool:
+    """Whether retain_graph was said to the backward pass that is running."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+def check_once_differentiable() -> None:
+    """Raise RuntimeError in a backward pass that shall be differentiated itself."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
+
+
+def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
+    """Raise ValueError if a leaf of the outputs' graph is not among `own`."""
+    known, seen = {id(x) for x in own}, set()
+    tensors = trainable(pytree.tree_leaves(outputs))
+    foreign = [x for x in tensors if x.is_leaf and id(x) not in known]
+    nodes: list[Any] = [x.grad_fn for x in tensors if not x.is_leaf]
+    while nodes and not foreign:
+        node = nodes.pop()
+        if node not in seen:
+            seen.add(node)
+            nodes += [n for n, _ in node.next_functions if n is not None]
+            leaf = getattr(node, "variable", None)
+            foreign += [leaf] if leaf is not None and id(leaf) not in known else []
+    if foreign:
+        raise ValueError(
+            f"the output depends on {_place(foreign[0], module)}, of shape "
+            f"{tuple(foreign[0].shape)}: it is not in the replica, so its gradient "
+            "would be lost. Make it a parameter (nn.Parameter, or nn.ModuleList for a "
+            "list of layers) or an input, and use it through `self`. For gradients "
+            "with respect to an input, call its requires_grad_()")
+
+
+def check_nothing_kept(leaves: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
+    """Raise ValueError if a forward pass has put into `leaves` or `buffers` what would be lost with its replica."""
+    if any(x.grad is not None for x in leaves):
+        raise ValueError("the forward pass called backward(): its gradients would be lost with the replica. "
+                         "Return the loss, and call backward() on what DataParallel returns")
+    if any(b.grad_fn is not None for b in buffers):
+        raise ValueError("the forward pass changed a buffer in place by what needs a gradient, which would be lost "
+                         "with the replica. Use its detach()")
+
+
+def _place(x: Tensor, module: nn.Module) -> str:
+    """Where a module keeps a tensor that it should not use."""
+    for name, p in module.named_parameters():
+        if p is x:
+            return f"the parameter {name} of the module itself"
+    for prefix, m in module.named_modules():
+        for name, value in vars(m).items():
+            if name in ("_parameters", "_buffers", "_modules"):
+                continue
+            inner = [t for thing in pytree.tree_leaves(value)
+                     for t in (thing.parameters() if isinstance(thing, nn.Module) else [thing])]
+            if any(t is x for t in inner):
+                return f"a trainable tensor in {'.'.join(filter(None, [prefix, name]))}"
+    return "a trainable tensor"
+
+
+def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[torch.device]:
+    """The devices that are meant; ValueError if there are none, or one that is not there."""
+    if device_ids is None:
+        return try_devices(max(1, torch.cuda.device_count()))
+    if isinstance(device_ids, int | str | torch.device):
+        raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
+                         f"got {shown(device_ids)}")
+    check_list("device_ids", device_ids)
+    if len(device_ids) == 0:
+        raise ValueError("a module needs at least one device, got device_ids=[]")
+    devices = []
+    for place in device_ids:
+        if isinstance(place, int) and not isinstance(place, bool):
+            if place < 0:
+                raise ValueError(f"places in the list of devices count from 0, got {place}")
+            place = try_devices(place + 1)[place]
+        try:
+            device = torch.device(place)
+        except (RuntimeError, TypeError):
+            raise ValueError(f"device_ids are devices or their places, got {shown(place)} among them") from None
+        if device.type == "cuda" and not (device.index or 0) < torch.cuda.device_count():
+            raise ValueError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPUs")
+        devices.append(torch.empty(0, device=device).device)  # "cuda" alone means the current one
+    return devices
+
+
+def check_on(device: torch.device, module: nn.Module) -> None:
+    """Raise ValueError unless `module` is a module, with all its parameters and buffers on `device`."""
+    check_module(module)
+    elsewhere = [f"{name} on {x.device}" for name, x in [*module.named_parameters(), *module.named_buffers()]
+                 if x.device != device]
+    if elsewhere:
+        raise ValueError(f"the module must be on {device}, the first of its devices, but has {', '.join(elsewhere[:3])}"
+                         + f" and {len(elsewhere) - 3} more" * (len(elsewhere) > 3))
+
+
+def check_lengths(leaves: Sequence[Any], dim: int) -> int:
+    """The number of examples along `dim` of the inputs, 1 if there is nothing to cut; ValueError if they differ."""
+    lengths = sorted({x.shape[dim] for x in leaves if isinstance(x, Tensor) and x.dim() > dim})
+    if len(lengths) > 1:
+        raise ValueError(f"the inputs must have one entry per example each, got lengths {lengths}")
+    return lengths[0] if lengths else 1

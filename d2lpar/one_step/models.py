@@ -1,0 +1,190 @@
+"""The models of the book, their loss, and how they start.
+
+LeNet (LeCun, Bottou, Bengio and Haffner, 1998, with the average pooling and the rectifiers that Dive into Deep Learning
+gave it) has eight raw tensors, so that nothing about the parameters is hidden. ResNet-18 is a module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from d2lpar.base.checks import (
+    check_counts,
+    check_functions,
+    check_labels,
+    check_module,
+    check_numbers,
+    check_seeds,
+    check_tensors,
+    shown,
+)
+from d2lpar.base.door import taught
+
+LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
+
+
+def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
+    """Raise ValueError unless X (B, 1, 28, 28), y (B,) and `params` are images, classes and parameters of LeNet.
+
+    Images are finite numbers, of the dtype of the parameters.
+    """
+    check_lenet("what should be trained or tested", params)
+    check_labels(X, y)
+    if X.shape[1:] != (1, 28, 28) or X.dtype != params[0].dtype:
+        raise ValueError(f"images must have shape (B, 1, 28, 28) and the parameters' dtype {params[0].dtype}, "
+                         f"got {shown(X)}")
+    values = X.detach().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
+    # NumPy's loops wait for no second thread; what is on a GPU is looked at there
+    if not (values.isfinite().all() if X.is_cuda else np.isfinite(values.numpy()).all()):
+        raise ValueError("images must be finite numbers, but X holds NaN or infinity")
+    if y.dtype != torch.int64:
+        raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
+    lowest = 0 if len(y) == 0 else y.min().item() if y.is_cuda else y.numpy().min()
+    if lowest < 0:  # -100 would be left out; 10 is an error of the loss
+        raise ValueError(f"classes count from 0, got {lowest}")
+
+
+def check_start(scale: float | None, seed: int) -> None:
+    """Raise ValueError unless `scale` is None or a finite number that is not negative, and `seed` can be one."""
+    check_numbers(scale=1.0 if scale is None else scale)
+    check_seeds(seed=seed)
+
+
+def check_lenet(name: str, params: Sequence[Tensor]) -> None:
+    """Raise ValueError unless `params` are the eight tensors of a LeNet; `name` says whose they should be."""
+    check_tensors(name, params)
+    shapes = [tuple(p.shape) for p in params]
+    if shapes != LENET_SHAPES:
+        raise ValueError(f"{name} is no LeNet, which is what is trained here: its tensors have shapes {shapes}, "
+                         f"LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
+
+
+def check_net(net: nn.Module, seed: int, init: Callable | None) -> torch.device:
+    """Where `net` lies; ValueError unless that is one device with memory, and the rest of a fresh start is right."""
+    check_module(net)
+    check_seeds(seed=seed)
+    if init is not None:
+        check_functions(init=init)
+    devices = {x.device for x in [*net.parameters(), *net.buffers()]} or {torch.device("cpu")}
+    if len(devices) > 1 or torch.device("meta") in devices:
+        raise ValueError(f"a network starts on one device that has memory, this one is on {sorted(map(str, devices))}")
+    return devices.pop()
+
+
+@taught(check_start,
+        more="Float32, on the CPU. `scale` is the weights' standard deviation.",
+        source="He et al., 2015, section 2.2, for the default, which keeps the signal's size from layer to layer.")
+def lenet_params(scale=None, seed=0):
+    """Eight fresh tensors: normal weights and zero biases. The standard deviation is
+    `scale`, by default sqrt(2 / inputs), which keeps the signal's size."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def weight(*shape, inputs):
+        std = sqrt(2 / inputs) if scale is None else scale
+        return torch.randn(shape, generator=generator) * std
+
+    return [
+        weight(20, 1, 3, 3, inputs=1 * 3 * 3), torch.zeros(20),
+        weight(50, 20, 5, 5, inputs=20 * 5 * 5), torch.zeros(50),
+        weight(800, 128, inputs=800), torch.zeros(128),
+        weight(128, 10, inputs=128), torch.zeros(10),
+    ]
+
+
+@taught()
+def lenet(X, params):
+    """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors."""
+    W1, b1, W2, b2, W3, b3, W4, b4 = params
+    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2, stride=2)  # (B, 20, 13, 13)
+    h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), 2, stride=2)  # (B, 50, 4, 4)
+    h3 = F.relu(h2.flatten(1) @ W3 + b3)  # (B, 128)
+    return h3 @ W4 + b4
+
+
+loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
+"""Cross-entropy of scores (B, 10) and classes (B,), of shape (B,), in `loss(scores, y)`."""
+
+
+class LeNet(nn.Module):
+    """`lenet` as a module, with the parameters of `lenet_params()`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.params = nn.ParameterList(lenet_params())
+
+    def forward(self, X: Tensor) -> Tensor:
+        return lenet(X, list(self.params))
+
+
+class Residual(nn.Module):
+    """Two convolutions and what goes past them: (B, in_channels, H, W) to (B, channels, H / strides, W / strides).
+
+    Source: He et al., 2016, section 3.
+    """
+
+    def __init__(self, in_channels: int, channels: int, strides: int = 1) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(in_channels, channels, kernel_size=3, padding=1, stride=strides)
+        self.conv2 = nn.Conv2d(channels, channels, kernel_size=3, padding=1)
+        self.conv3 = nn.Conv2d(in_channels, channels, kernel_size=1, stride=strides) if strides > 1 else None
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.bn2 = nn.BatchNorm2d(channels)
+
+    def forward(self, X: Tensor) -> Tensor:
+        Y = F.relu(self.bn1(self.conv1(X)))
+        Y = self.bn2(self.conv2(Y))
+        return F.relu(Y + (X if self.conv3 is None else self.conv3(X)))
+
+
+@taught(lambda num_classes, in_channels, width:
+        check_counts(num_classes=num_classes, in_channels=in_channels, width=width),
+        source="He et al., 2016, with the first layer of Dive into Deep Learning.")
+def resnet18(num_classes, in_channels=1, width=64):
+    """ResNet-18 for small images: scores (B, num_classes) of X (B, in_channels, H, W).
+    The first stage has `width` channels, each later one twice as many."""
+    net = nn.Sequential(
+        nn.Conv2d(in_channels, width, kernel_size=3, stride=1, padding=1),
+        nn.BatchNorm2d(width), nn.ReLU(),
+    )
+    channels = width
+    for stage in range(4):
+        first, channels = channels, width * 2**stage
+        net.add_module(f"resnet_block{stage + 1}", nn.Sequential(
+            Residual(first, channels, strides=1 if stage == 0 else 2),
+            Residual(channels, channels),
+        ))
+    net.add_module("global_avg_pool", nn.AdaptiveAvgPool2d((1, 1)))
+    net.add_module("fc", nn.Sequential(nn.Flatten(), nn.Linear(channels, num_classes)))
+    return net
+
+
+@taught(more="For `net.apply`; biases and all other layers stay as they are.")
+def init_weights(module):
+    """Draw the weights of a linear or convolutional layer from N(0, 0.01^2)."""
+    if type(module) in (nn.Linear, nn.Conv2d):
+        nn.init.normal_(module.weight, std=0.01)
+
+
+@taught(check_net,
+        more="Drawn on the CPU, so the same seed gives the same bits wherever `net` lies. The global random generator "
+             "is left alone.",
+        raises="ValueError: for a network on several devices, or on one that has no memory.")
+def initialize(net, seed=0, init=None):
+    """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
+    The same seed gives the same bits wherever `net` lies."""
+    device = next((p.device for p in net.parameters()), torch.device("cpu"))
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        net.cpu()
+        for module in net.modules():
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()  # of a BatchNorm also its running statistics
+        if init is not None:
+            net.apply(init)
+        net.to(device)

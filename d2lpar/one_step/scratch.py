@@ -1,0 +1,213 @@
+"""Data-parallel training from scratch, on raw parameter tensors.
+
+The names and the meaning are those of Dive into Deep Learning: `get_params`, `allreduce`, `split_batch`, `train_batch`,
+`train`. `train_batch` computes one shard after the other; `train_batch_threads` all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from d2lpar.base.buffers import check_buffers, overlaps
+from d2lpar.base.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors, shown
+from d2lpar.base.devices import run_on_devices, try_devices
+from d2lpar.base.door import taught
+from d2lpar.base.history import History
+from d2lpar.data.batches import load_data_fashion_mnist
+from d2lpar.one_step.models import LENET_SHAPES, check_images, check_lenet, lenet, lenet_params, loss
+
+
+def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
+    """Raise ValueError unless X and y have one entry per example and there is a device to send them to."""
+    check_devices(devices)
+    check_tensors("a batch", [X, y])
+    if len(devices) == 0:
+        raise ValueError("a batch cannot be split over no devices")
+    if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
+        raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
+
+
+def check_params(params: Sequence[Tensor], device: torch.device) -> None:
+    """Raise ValueError unless `params` are tensors that can require grad, and `device` is one."""
+    check_tensors("params", params)
+    check_device(device)
+    for i, p in enumerate(params):
+        if not (p.is_floating_point() or p.is_complex()):
+            raise ValueError(f"a parameter must be of a floating dtype, but entry {i} is {shown(p)}")
+
+
+def check_examples(count: int) -> None:
+    """Raise ValueError if there are none."""
+    if count == 0:
+        raise ValueError("there are no examples")
+
+
+def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
+               lr: float) -> None:
+    """Raise ValueError unless there are examples, a learning rate, and a LeNet of its own on each device."""
+    check_lr(lr)
+    check_batch(X, y, devices)
+    check_examples(len(X))
+    check_list("device_params", device_params)
+    if len(device_params) != len(devices):
+        raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
+    for rank, (params, device) in enumerate(zip(device_params, devices)):
+        check_lenet(f"replica {rank}", params)
+        if not all(p.requires_grad and p.dtype == X.dtype for p in params):
+            raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images are")
+        place = torch.empty(0, device=device).device  # "cuda" alone means the current one
+        elsewhere = {str(p.device) for p in params if p.device != place}
+        if elsewhere:
+            raise ValueError(f"replica {rank} belongs on {place}, but has parameters on {', '.join(elsewhere)}")
+    for places in overlaps([p for params in device_params for p in params]):
+        (a, i), (b, j) = (divmod(place, len(LENET_SHAPES)) for place in places)
+        raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
+                         "get_params makes replicas of their own")
+    check_images(X, y, device_params[0])
+
+
+def check_update(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
+    """Raise ValueError unless each parameter has a gradient, and there is a learning rate and a number of examples."""
+    check_lr(lr)
+    check_counts(batch_size=batch_size)
+    check_tensors("params", params)
+    if without := [i for i, p in enumerate(params) if not p.is_leaf or p.grad is None]:
+        raise ValueError(f"each parameter needs a gradient, which parameters {without} have not")
+
+
+def checked_images(data_iter: Iterable[tuple[Tensor, Tensor]], params: Sequence[Tensor]
+                   ) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through `data_iter`; ValueError for what are no images and classes, and at the end if there were none."""
+    count = 0
+    for X, y in data_iter:
+        check_images(X, y, params)
+        count += len(y)
+        yield X, y
+    check_examples(count)
+
+
+@contextmanager
+def fresh_gradients(device_params: Sequence[Sequence[Tensor]]) -> Generator[None]:
+    """Within this block gradients begin at none, and if it fails none is left."""
+    def clear() -> None:
+        for params in device_params:
+            for p in params:
+                p.grad = None
+
+    clear()
+    try:
+        yield
+    except BaseException:
+        clear()
+        raise
+
+
+@taught(check_params, more="`params` is a list of tensors of a floating dtype; those of the replica require grad.")
+def get_params(params, device):
+    """A replica: copies of `params` on `device`, always in memory of their own."""
+    return [p.detach().to(device, copy=True).requires_grad_() for p in params]
+
+
+@taught(check_buffers, whole=True, more="Adds in rank order.",
+        raises="ValueError: before anything is changed, if shapes or dtypes differ or buffers overlap in memory.")
+def allreduce(data):
+    """Replace every tensor of `data`, one per device, by the sum of all, in place."""
+    total = data[0]
+    for other in data[1:]:
+        total.add_(other.to(total.device))
+    for other in data[1:]:
+        other.copy_(total)
+
+
+@taught(check_batch, more="A shard that is on its device already is a view.",
+        raises="ValueError: if X and y differ in length, or there are no devices.")
+def split_batch(X, y, devices):
+    """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
+    Sizes differ by at most one."""
+    X_shards, y_shards = (batch.tensor_split(len(devices)) for batch in (X, y))
+    return (
+        [shard.to(device) for shard, device in zip(X_shards, devices)],
+        [shard.to(device) for shard, device in zip(y_shards, devices)],
+    )
+
+
+@taught(check_update, whole=True)
+@torch.no_grad()
+def sgd(params, lr, batch_size):
+    """A step of minibatch SGD, in place, with gradients summed over the minibatch.
+    Then they are zero."""
+    for p in params:
+        p -= lr * p.grad / batch_size
+        p.grad.zero_()
+
+
+STEP = ("`device_params[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before "
+        "do not count. If a shard fails, no parameter changes, and no gradient is left.")
+REFUSED = ("ValueError: for no examples, a rate that is no finite number, or replicas that are not LeNets of their "
+           "own, each on its device.")
+
+
+@taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
+def train_batch(X, y, device_params, devices, lr):
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica."""
+    X_shards, y_shards = split_batch(X, y, devices)
+    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params):
+        loss(lenet(X_shard, params), y_shard).sum().backward()
+    for replicas in zip(*device_params):  # the k copies of one parameter
+        allreduce([p.grad for p in replicas])
+    for params in device_params:
+        sgd(params, lr, len(X))  # divides by the whole batch
+
+
+@taught()
+def shard_backward(X, y, params):
+    """Add the gradients of the loss summed over one shard to `.grad`."""
+    loss(lenet(X, params), y).sum().backward()
+
+
+@taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
+def train_batch_threads(X, y, device_params, devices, lr):
+    """The step of `train_batch`, with all shards at once, each in its own thread."""
+    X_shards, y_shards = split_batch(X, y, devices)
+    run_on_devices(shard_backward, X_shards, y_shards, device_params)
+    for replicas in zip(*device_params):  # the k copies of one parameter
+        allreduce([p.grad for p in replicas])
+    for params in device_params:
+        sgd(params, lr, len(X))  # divides by the whole batch
+
+
+@taught(data_iter=checked_images, raises="ValueError: for what are no images and classes, or none at all.")
+@torch.no_grad()
+def evaluate_accuracy(params, data_iter):
+    """The share of examples, from 0 to 1, that LeNet puts into the right class."""
+    right, count = 0, 0
+    for X, y in data_iter:
+        predicted = lenet(X.to(params[0].device), params).argmax(1)
+        right += (predicted == y.to(predicted.device)).sum().item()
+        count += len(y)
+    return right / count
+
+
+@taught(check_lr,
+        more="`seed` orders the batches of `num_train` images; `step` is `train_batch`, or what takes the same "
+             "arguments. Returns the replicas, and a `History` with `accuracies` and `epoch_s`.")
+def train(
+    num_devices, batch_size, lr, num_epochs=10, params=None, seed=0, num_train=None,
+    step=train_batch
+):
+    """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
+    Prints a line per epoch; returns the replicas, and the history."""
+    devices = try_devices(num_devices)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, num_train, seed=seed)
+    start_params = lenet_params() if params is None else params
+    device_params = [get_params(start_params, device) for device in devices]
+    with History(num_epochs, len(train_iter), devices) as history:
+        for _ in range(num_epochs):
+            for X, y in history.clocked(train_iter):
+                step(X, y, device_params, devices, lr)
+            history.add(evaluate_accuracy(device_params[0], test_iter))
+    return device_params, history

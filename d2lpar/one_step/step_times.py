@@ -1,0 +1,264 @@
+"""Three ways to share the work of a training step, by data, by channels and by layers: how long each one takes.
+
+One model for all three (chapter 1): every rank does so many operations per second, and a link carries so many bytes per
+second in each direction at the same time, from every rank to the next. A backward pass is twice the work of a forward
+pass, a number has four bytes, and a message costs nothing but its bytes; what a message itself costs is chapter 3's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import ceil
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from d2lpar.base.checks import (
+    check_counts,
+    check_list,
+    check_module,
+    check_numbers,
+    check_tensors,
+    check_truth_values,
+    shown,
+)
+from d2lpar.base.door import taught
+from d2lpar.base.timing import Span
+
+
+class Piece(NamedTuple):
+    """A part of a network that stays whole when it is cut by layers: what it does and puts out for one example."""
+
+    flop: float  # floating-point operations of the forward pass
+    params: int  # numbers in its parameters
+    reads: int  # numbers that its layers with weights read, those of one input once
+    outputs: int  # numbers that it hands to the next piece
+
+
+class Stages(NamedTuple):
+    """A network cut by layers: what decides how fast its stages can follow each other, for one example."""
+
+    busiest: float  # operations of the busiest stage
+    crossing: int  # numbers that cross all cuts together
+    widest: int  # numbers that cross the widest cut
+
+
+def check_way(k: int, batch: int, flop: float, flops_per_s: float, numbers: float = 0, bytes_per_s: float = 1,
+              overlap: float = 0) -> None:
+    """Raise ValueError unless there are ranks, examples, work and speeds that can be, and overlap is from 0 to 1."""
+    check_counts(k=k, batch=batch)
+    check_numbers(flop=flop, numbers=numbers, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s, overlap=overlap)
+    if flops_per_s <= 0 or bytes_per_s <= 0 or overlap > 1:
+        raise ValueError(f"speeds must be above 0 and overlap at most 1, got {shown(flops_per_s)}, "
+                         f"{shown(bytes_per_s)} and {shown(overlap)}")
+
+
+def check_stages(flop: float, busiest: float, crossing: float, widest: float, micro: int) -> None:
+    """Raise ValueError unless the busiest stage is a part of the whole, and so the widest cut."""
+    check_counts(micro=micro)
+    check_numbers(busiest=busiest, crossing=crossing, widest=widest)
+    if busiest > flop or widest > crossing:
+        raise ValueError(f"a stage does no more than the whole, and one cut is crossed by no more than all, got "
+                         f"{shown(busiest)} of {shown(flop)} and {shown(widest)} of {shown(crossing)}")
+
+
+def check_micro(micro: int, batch: int) -> None:
+    """Raise ValueError unless each micro-batch can have an example."""
+    check_counts(micro=micro, batch=batch)
+    if micro > batch:
+        raise ValueError(f"{shown(batch)} examples cannot make {shown(micro)} micro-batches")
+
+
+def check_pieces(pieces: Sequence[Piece]) -> None:
+    """Raise ValueError unless there are pieces, with counts that can be."""
+    check_list("pieces", pieces)
+    if len(pieces) == 0 or not all(isinstance(piece, Piece) for piece in pieces):
+        raise ValueError(f"pieces are what pieces_of gives, at least one, got {shown(pieces)}")
+    for piece in pieces:
+        check_numbers(**piece._asdict())
+
+
+def check_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+                overlap: bool) -> None:
+    """Raise ValueError unless the pieces, and what `check_way` checks, can be, and overlap is True or False."""
+    check_pieces(pieces)
+    check_way(k, batch, 0, flops_per_s, 0, bytes_per_s)
+    check_truth_values(overlap=overlap)
+
+
+@taught(lambda batch, flop, flops_per_s: check_way(1, batch, flop, flops_per_s))
+def alone_s(batch, flop, flops_per_s):
+    """Seconds of one step on one device; `flop` operations forward for each example."""
+    return 3 * batch * flop / flops_per_s  # forward, and twice as much backward
+
+
+@taught(lambda k, batch, flop, params, flops_per_s, bytes_per_s, overlap:
+        check_way(k, batch, flop, flops_per_s, params, bytes_per_s, overlap))
+def by_data_s(k, batch, flop, params, flops_per_s, bytes_per_s, overlap=0):
+    """Seconds of one step where each of k ranks has a shard of the batch.
+    `overlap` is the part of the hiding that succeeds, from 0 to 1."""
+    work_s = 3 * ceil(batch / k) * flop / flops_per_s  # of the largest shard
+    send_s = 2 * (k - 1) / k * 4 * params / bytes_per_s
+    backward_s = 2 / 3 * work_s  # behind which the sending can hide
+    return work_s + send_s - overlap * min(send_s, backward_s)
+
+
+@taught(lambda k, batch, flop, reads, flops_per_s, bytes_per_s, overlap:
+        check_way(k, batch, flop, flops_per_s, reads, bytes_per_s, overlap))
+def by_channels_s(k, batch, flop, reads, flops_per_s, bytes_per_s, overlap=0):
+    """Seconds of one step where each of k ranks has a k-th of every layer."""
+    work_s = 3 * batch * flop / k / flops_per_s
+    send_s = 2 * (k - 1) / k * 4 * batch * reads / bytes_per_s
+    return work_s + send_s - overlap * min(send_s, work_s)
+
+
+@taught(lambda batch, flop, crossing, flops_per_s, bytes_per_s, overlap:
+        check_way(1, batch, flop, flops_per_s, crossing, bytes_per_s, overlap),
+        check_stages,
+        check_micro)
+def by_layers_s(
+    batch, flop, busiest, crossing, widest, flops_per_s, bytes_per_s, overlap=0, micro=1
+):
+    """Seconds of one step where each rank has some layers, in `micro` micro-batches.
+    For more than two ranks that do not overlap: at most so many."""
+    work_s, busy_s = batch * flop / flops_per_s, batch * busiest / flops_per_s
+    send_s = 4 * batch * crossing / bytes_per_s
+    wide_s = 4 * batch * widest / bytes_per_s
+    both_s = min(2 * wide_s, send_s)  # a rank between two cuts receives and sends
+    hidden_s = max(busy_s, wide_s) + max(2 * busy_s, wide_s)
+    next_s = (1 - overlap) * (3 * busy_s + 2 * both_s) + overlap * hidden_s
+    return (3 * work_s + 2 * send_s + (micro - 1) * next_s) / micro
+
+
+def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
+    """The cut of the pieces into `k` stages, in their order, whose busiest stage has least to do; it asks for no link.
+
+    Raises ValueError if there are fewer pieces than stages.
+    """
+    cuts = cuts_of(pieces, k)
+    wide = [pieces[cut - 1].outputs for cut in cuts]
+    return Stages(max(_flop_of_stages(pieces, cuts)), sum(wide), max(wide, default=0))
+
+
+def cuts_of(pieces: Sequence[Piece], k: int) -> tuple[int, ...]:
+    """The number of pieces before each of the k - 1 cuts of `stages_of`."""
+    check_pieces(pieces)
+    check_counts(k=k)
+    if k > len(pieces):
+        raise ValueError(f"{len(pieces)} pieces cannot be cut into {k} stages")
+    return min(combinations(range(1, len(pieces)), k - 1), key=lambda cuts: max(_flop_of_stages(pieces, cuts)))
+
+
+def _flop_of_stages(pieces: Sequence[Piece], cuts: Sequence[int]) -> list[float]:
+    """The operations of each stage, for one example, where so many pieces stand before each cut."""
+    bounds = [0, *cuts, len(pieces)]
+    return [sum(piece.flop for piece in pieces[a:b]) for a, b in zip(bounds, bounds[1:])]
+
+
+def pieces_of(parts: Sequence[nn.Module], X: Tensor) -> list[Piece]:
+    """Counts for each part of a network, the parts called in turn on the examples X, on the CPU.
+
+    X itself is not counted among what is read, as every rank can have it; the loss reads what the last part puts out.
+    """
+    check_list("parts", parts)
+    check_tensors("X", [X])
+    for part in parts:
+        check_module(part)
+    if X.dim() == 0 or len(X) == 0 or len(parts) == 0:
+        raise ValueError(f"there must be parts, and examples, got {len(parts)} parts and X of shape {tuple(X.shape)}")
+    pieces, known = [], [X]  # kept, so that no later tensor gets the identity of one of them
+    for part in parts:
+        before = len(known)
+
+        def note(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            known.extend(x for x in inputs if not any(x is other for other in known))
+
+        hooks = [layer.register_forward_pre_hook(note) for layer in part.modules()
+                 if isinstance(layer, nn.Conv2d | nn.Linear)]
+        try:
+            with FlopCounterMode(display=False) as counter, torch.no_grad():
+                X = part(X)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        pieces.append(Piece(counter.get_total_flops() / len(X), sum(p.numel() for p in part.parameters()),
+                            sum(x[0].numel() for x in known[before:]), X[0].numel()))
+    pieces[-1] = pieces[-1]._replace(reads=pieces[-1].reads + pieces[-1].outputs)
+    return pieces
+
+
+class _Schedule:
+    """Spans, each as early as its ranks, or its link, and what it waits for let it be."""
+
+    def __init__(self, overlap: bool) -> None:
+        self.overlap, self.spans, self.free = overlap, [], {}
+
+    def add(self, what: str, ranks: Sequence[int], seconds: float, after: float = 0.0) -> float:
+        """The time when this ends; sending takes a link, and without overlap its ranks too."""
+        link = [("link", *ranks)] if what == "send" else []
+        taken = link if link and self.overlap else [*link, *ranks]
+        start = max([after, *(self.free.get(resource, 0.0) for resource in taken)])
+        self.free.update(dict.fromkeys(taken, start + seconds))
+        self.spans += [Span(rank, what, start, start + seconds) for rank in ranks if seconds > 0]
+        return start + seconds
+
+
+def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+               overlap: bool = False) -> list[Span]:
+    """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
+    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
+    plan, everyone, now = _Schedule(overlap), range(k), 0.0
+    shard_s = [ceil(batch / k) * piece.flop / flops_per_s for piece in pieces]
+    for work_s in shard_s:
+        now = plan.add("forward", everyone, work_s, now)
+    made = []
+    for work_s in reversed(shard_s):
+        now = plan.add("backward", everyone, 2 * work_s, now)
+        made.append(now)
+    for piece, then in zip(reversed(pieces), made):
+        plan.add("send", everyone, 2 * (k - 1) / k * 4 * piece.params / bytes_per_s, then if overlap else now)
+    return plan.spans
+
+
+def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+                  overlap: bool = False) -> list[Span]:
+    """The same by channels; with `overlap` one half of the batch is computed while what the other has made is sent."""
+    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
+    plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
+    ends = [0.0] * parts
+    work_s = [batch / parts * piece.flop / k / flops_per_s for piece in pieces]
+    send_s = [(k - 1) / k * 4 * batch / parts * piece.reads / bytes_per_s for piece in pieces]
+    for i in range(len(pieces)):
+        for part in range(parts):
+            sent = plan.add("send", everyone, send_s[i], ends[part])
+            ends[part] = plan.add("forward", everyone, work_s[i], sent)
+    for i in reversed(range(len(pieces))):
+        for part in range(parts):
+            made = plan.add("backward", everyone, 2 * work_s[i], ends[part])
+            ends[part] = plan.add("send", everyone, send_s[i], made)
+    return plan.spans
+
+
+def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+                overlap: bool = False, micro: int = 1) -> list[Span]:
+    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks."""
+    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
+    check_micro(micro, batch)
+    plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
+    work_s = [batch / micro * flop / flops_per_s for flop in _flop_of_stages(pieces, cuts)]
+    send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
+    ends = [0.0] * micro
+    for part in range(micro):
+        for rank in range(k):
+            ends[part] = plan.add("forward", [rank], work_s[rank], ends[part])
+            if rank < k - 1:
+                ends[part] = plan.add("send", [rank, rank + 1], send_s[rank], ends[part])
+    for part in range(micro):
+        for rank in reversed(range(k)):
+            ends[part] = plan.add("backward", [rank], 2 * work_s[rank], ends[part])
+            if rank > 0:
+                ends[part] = plan.add("send", [rank, rank - 1], send_s[rank - 1], ends[part])
+    return plan.spans

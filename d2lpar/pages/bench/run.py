@@ -1,0 +1,148 @@
+"""The run of `python -m d2lpar bench`: which cases, in which groups of processes, and the rows made of them."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import torch
+
+from d2lpar.base.devices import ALL_CORES, cores_per_device
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.batches import load_data_fashion_mnist
+from d2lpar.data.official_files import NUM_TRAIN, DataError
+from d2lpar.pages.bench.cases import (
+    ALGORITHMS,
+    BATCH_SIZE,
+    RESNET18,
+    RESNET_BATCH_SIZE,
+    RESNET_REPEATS,
+    SMALL,
+    SMALL_BATCH_SIZE,
+    WrongResult,
+    measure,
+)
+from d2lpar.pages.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
+from d2lpar.pages.bench.single import dispatch_times, loader_times
+from d2lpar.processes import RankError, run_ranks
+
+NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
+BETWEEN = {part: f"ResNet-18, batch {size}" for part, size in
+           (("resnet", RESNET_BATCH_SIZE), ("resnet, batch 8", SMALL_BATCH_SIZE))}
+SIZES = {"large": f"{4 * RESNET18 / 1e6:.1f} MB", "small": f"{4 * SMALL / 1e3:.0f} kB"}
+FULL = {2: ("large", "small", "lenet", "resnet", "resnet, batch 8"),
+        4: ("large", "small", "lenet"), 8: ("large", "small")}
+QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
+
+
+def bench(quick: bool = False) -> Report:
+    """Measure everything, saying on stderr what: two minutes on two cores, half a minute if `quick`.
+
+    Raises:
+        DataError: before anything is measured, if the data cannot be used.
+        RankError, WrongResult: if a case computes something wrong, so that its time would mean nothing.
+    """
+    start, repeats = time.perf_counter(), 5 if quick else 11
+    with redirect_stdout(StringIO()) as said:
+        batches, _ = load_data_fashion_mnist(BATCH_SIZE, NUM_TRAIN)
+    data = said.getvalue().partition(";")[0].strip()
+    with redirect_stdout(sys.stderr):
+        print("one process: data, dispatch")
+        rows = [ratio_row("data", "an epoch of load_data_fashion_mnist", "torchvision in a DataLoader",
+                          loader_times(batches, repeats), "ours", "torchvision")]
+        rows += [ratio_row("dispatch", f"run_on_devices of nothing, {k} devices", "ThreadPoolExecutor, one per device",
+                           dispatch_times(k, repeats), "ours", "pools") for k in (2, 8)]
+        for k, parts in (QUICK if quick else FULL).items():
+            print(f"{k} processes: {', '.join(parts)}")
+            with cores_per_device(ALL_CORES):  # the ranks may use the whole machine
+                backend, times = run_ranks(measure, k, parts, repeats, ALL_CORES, timeout_s=900)[0]
+            for part in parts:
+                if part in NETS:
+                    rows += step_rows(NETS[part], k, backend, times[part])
+                if part in BETWEEN:
+                    rows += ddp_rows(BETWEEN[part], k, backend, times[part])
+                elif part not in NETS:
+                    rows += allreduce_rows(k, part, backend, times[part])
+    rows.sort(key=lambda row: GROUPS.index(row.group))
+    return Report(describe_machine() | {"data": data}, repeats, round(time.perf_counter() - start), rows)
+
+
+def allreduce_rows(k: int, size: str, backend: str, times: Times) -> list[Row]:
+    """Each algorithm against the processes; at the large size also against moving the bytes, the limit of both."""
+    limit = statistics.median(ratios(times, "one pass", "processes")) if size == "large" else None
+    rows = [ratio_row("allreduce", f"{name}, {k} devices, {SIZES[size]}", f"{backend}, {k} processes",
+                      times, name, "processes", limit) for name in ALGORITHMS]
+    if size == "large":
+        rows += [ratio_row("bandwidth", f"{name}, {k} devices, {SIZES[size]}", "moving the bytes once",
+                           times, name, "one pass", 1.0) for name in ALGORITHMS]
+    return rows
+
+
+def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
+    """A step of `net` on k devices against one device, with its share and with all cores, and against PyTorch's way."""
+    gpus = torch.cuda.device_count() if backend == "nccl" else 0
+    at_once = min(k, gpus or ALL_CORES)  # devices that work at the same time
+    ours = (times, "k devices")
+    what = f"{net}, {k} devices"
+    rows = [ratio_row("training step", what, "1 device, its share", *ours, "1 device", float(at_once))]
+    if not gpus:
+        rows.append(ratio_row("training step", what, f"1 device, all {ALL_CORES} cores",
+                              *ours, "1 device, all cores", at_once / ALL_CORES))
+    rows.append(ratio_row("training step", what, f"DistributedDataParallel, {backend}, {k} processes",
+                          *ours, "processes"))
+    if k == 2 and "plain loop" in times:
+        rows.append(ratio_row("one replica", "train_batch_threads, 1 device", "a plain loop",
+                              times, "1 device", "plain loop", 1.0))
+    return rows
+
+
+def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
+    """A step with our own buckets between processes against PyTorch's, and against doing without."""
+    gpus = torch.cuda.device_count() if backend == "nccl" else 0
+    at_once = min(k, gpus or ALL_CORES)
+    library = f"DistributedDataParallel, {backend}, {k} processes"
+    against = {"1 device": ("1 device, its share", float(at_once)),
+               "tensor by tensor": ("tensor by tensor", None), "processes": (library, None)}
+    if not gpus:
+        against["1 device, all cores"] = (f"1 device, all {ALL_CORES} cores", at_once / ALL_CORES)
+    rows = [ratio_row("training step", f"OwnDDP, {net}, {k} processes", other, times, "own buckets", name, limit)
+            for name, (other, limit) in against.items()]
+    rows.append(ratio_row("training step", f"DDP, {net}, {k} processes", "1 device, its share",
+                          times, "processes", "1 device", float(at_once)))
+    return rows
+
+
+def command(quick: bool, json_to: str | None) -> None:
+    """`python -m d2lpar bench`: measure, and print the table, or, for "-", JSON; a file gets JSON beside the table."""
+    to_file = Path(json_to) if json_to not in (None, "-") else None
+    if to_file:
+        _check_writable(to_file)
+    try:
+        report = bench(quick)
+    except (DataError, RankError, WrongResult, TimeoutError) as problem:
+        sys.exit(f"nothing was measured: {problem}")
+    except KeyboardInterrupt:
+        print("interrupted, nothing was stored", file=sys.stderr)
+        sys.exit(130)
+    if to_file:
+        to_file.write_text(to_json(report), "utf8")
+    if json_to == "-":
+        print(to_json(report), end="")
+    else:
+        print(*(f"{name}: {value}" for name, value in report.machine.items()), "", table(report.rows), "", sep="\n")
+        print(f"{report.repeats} repeats per row, {report.seconds} s in all")
+
+
+def _check_writable(file: Path) -> None:
+    """End the program now, not in two minutes, if nothing can be written there."""
+    is_new = not file.exists()
+    try:
+        file.open("a").close()
+    except OSError as problem:
+        sys.exit(f"{file} cannot be written: {problem.strerror}")
+    if is_new:
+        file.unlink()

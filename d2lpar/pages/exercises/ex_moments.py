@@ -1,0 +1,71 @@
+"""The check of the exercise `ex-moments`."""
+
+import weakref
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Memory(TorchDispatchMode):
+    """Remembers every tensor of at least so many numbers that PyTorch makes."""
+
+    def __init__(self, least):
+        super().__init__()
+        self.least, self.made = least, []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.made += [weakref.ref(x) for x in pytree.tree_leaves(out)
+                      if torch.is_tensor(x) and x.numel() >= self.least]
+        return out
+
+    def held(self, apart_from):
+        """How many numbers lie in those that are still there, views counted once."""
+        there = [ref() for ref in self.made]
+        places = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes()
+                  // x.element_size() for x in there if x is not None}
+        places.pop(apart_from.untyped_storage().data_ptr(), None)
+        return sum(places.values())
+
+
+def one_by_one(whole, sizes, memory, held):
+    """Batches, each made when it is asked for; notes what is in memory by then."""
+    for batch in whole.split(sizes):
+        held.append(memory.held(apart_from=whole))
+        yield batch.clone()
+
+
+def check(mean_and_variance):
+    """What is not right yet of the answer, in words, or "Right."."""
+    float32, float64 = torch.float32, torch.float64
+    for sizes, far, dtype in [([4, 4, 4], 0, float64), ([7, 1, 4], 2, float64),
+                              ([0, 5, 0, 7], 3, float64), ([12], 3, float32),
+                              ([3, 3, 3, 3], 1e3, float32), ([1, 8, 3], 1e4, float32),
+                              ([5, 0, 7], 1e9, float64), ([3] * 40, 1, float64)]:
+        generator = torch.Generator().manual_seed(len(sizes))
+        whole = torch.randn(sum(sizes), 2, 9, 9, generator=generator, dtype=float64)
+        whole = (whole + far * torch.tensor([1.0, -0.5]).view(2, 1, 1)).to(dtype)
+        whole[:5] += 1
+        largest, held = max(sizes) * 2 * 9 * 9, []
+        with Memory(2 * 9 * 9) as memory:  # from one image on
+            answer = mean_and_variance(one_by_one(whole, sizes, memory, held))
+        case = (f"batches of {str(sizes)[:15]} images, {dtype}, values around {far:g} "
+                f"and {-far / 2:g}")
+        if answer is None:
+            return "Not yet: mean_and_variance returns nothing."
+        if len(answer) != 2 or any(getattr(a, "shape", ()) != (2,) for a in answer):
+            return f"Not yet: {case}: give two tensors of 2 numbers, not {answer!r}."
+        flat = whole.double().transpose(0, 1).flatten(1)
+        for name, given, right in zip(("mean", "variance"), answer,
+                                      (flat.mean(1), flat.var(1, correction=0))):
+            away = (given.double() - right).abs().max()
+            if not away < 1e-3 * (1 if name == "variance" else 1 + far):
+                return (f"Not yet: {case}: the {name} is {right.tolist()}, "
+                        f"and you give {given.tolist()}.")
+        if len(held) != len(sizes):
+            return f"Not yet: {case}: you have taken only {len(held)} batches."
+        if max(held) > 8 * largest:
+            return (f"Not yet: {case}: {max(held):,} numbers were in memory before a "
+                    f"batch was read, and a batch has at most {largest:,}.")
+    return "Right."

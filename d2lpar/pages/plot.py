@@ -1,0 +1,810 @@
+"""The book's figures: one style, one colour and one marker per rank, one way to draw a timeline.
+
+A page passes data. Each drawing gives its figure a label that says in words, with the numbers, what a sighted reader
+sees; `show` puts the figure on the page with them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from IPython import get_ipython
+from IPython.display import DisplayHandle, display
+from matplotlib import pyplot as plt
+from matplotlib.backends.registry import BackendFilter, backend_registry
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib_inline import backend_inline
+from torch import Tensor
+
+from d2lpar.base.checks import check_counts, check_list, check_numbers, check_truth_values, is_number, shown
+from d2lpar.base.history import in_notebook
+from d2lpar.base.timing import Span
+from d2lpar.data.batches import standin_in_use
+
+MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
+STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
+# one for each kind of communication; lines only, as dots make an SVG of a megabyte
+HATCHES = ("////", "----", "xxxx", "\\\\\\\\")
+
+
+def use_book_style() -> None:
+    """Give all figures the book's look and store them as SVG: the same bytes for the same figure and every reader.
+
+    What the reader has set for matplotlib and for figures in notebooks does not count from here on.
+    """
+    plt.style.use(STYLE)
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
+    if get_ipython() is not None:
+        inline = backend_inline.InlineBackend.instance()
+        inline.print_figure_kwargs, inline.close_figures = {"bbox_inches": "tight"}, True  # as they are by default
+        backend_inline.set_matplotlib_formats("svg")
+
+
+def _subplots(*args: Any, **kwargs: Any) -> Any:
+    """As pyplot's, in the book's style: every figure begins here."""
+    use_book_style()
+    return plt.subplots(*args, **kwargs)
+
+
+def rank_style(rank: int) -> dict:
+    """The colour and the marker of a rank, the same in the whole book; both repeat after eight ranks."""
+    check_counts(0, rank=rank)
+    colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
+    return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
+
+
+def show(fig: Figure, stored: bool = False) -> None:
+    """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
+
+    Outside a notebook it opens a window where there is one to open. A figure of `stored` results shows what they were
+    made with, also where the images in use are a stand-in.
+
+    Raises:
+        ValueError: if the figure has no label, or is none.
+    """
+    _check_figure(fig)
+    check_truth_values(stored=stored)
+    use_book_style()
+    if not fig.get_label():
+        raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
+    if not stored:
+        _stamp(fig)
+    if in_notebook():
+        display(fig, metadata=_alt(fig))
+    elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
+        plt.show()
+    plt.close(fig)
+
+
+def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle | None:
+    """Put `fig` on a notebook's page, in place of what `handle` shows there if it is given; then close it.
+
+    Returns a handle for the next figure; outside a notebook nothing is shown, and there is none.
+    """
+    _check_figure(fig)
+    _stamp(fig)
+    if handle is not None:
+        handle.update(fig, metadata=_alt(fig))
+    elif in_notebook():
+        handle = display(fig, metadata=_alt(fig), display_id=True)
+    plt.close(fig)
+    return handle
+
+
+def growing_curve() -> Callable[[Sequence[float], int], None]:
+    """What a training takes as its `draw`: on a notebook's page, the test accuracy by epoch, which grows in place."""
+    handle = None
+
+    def draw(accuracies: Sequence[float], num_epochs: int) -> None:
+        nonlocal handle
+        fig = draw_curves({f"{len(accuracies)} epochs": accuracies}, "epoch", "test accuracy")
+        fig.axes[0].set(xlim=(0.7, num_epochs + 0.3), ylim=(0, 1))
+        handle = show_live(fig, handle)
+
+    return draw
+
+
+def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, x: Sequence[float] | None = None,
+                xscale: str = "linear", yscale: str = "linear",
+                points: Mapping[str, Sequence[float]] | None = None) -> Figure:
+    """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
+
+    The scales are matplotlib's, "linear" or "log". With `points`, the measured values of each curve, by the same names:
+    they get the markers, and the lines are dashed.
+    """
+    _check_curves(curves, x, points)
+    _check_scales(xscale, yscale)
+    fig, ax = _subplots()
+    for i, (name, values) in enumerate(curves.items()):
+        places = range(1, len(values) + 1) if x is None else x
+        style = rank_style(i)
+        if points is None:
+            ax.plot(places, values, label=name, markevery=max(1, len(values) // 10), **style)
+        else:
+            ax.plot(places, values, "--", color=style["color"], label=f"{name}, predicted")
+            ax.plot(places, points[name], linestyle="none", label=f"{name}, measured", **style)
+    ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
+    if x is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(curves) > 1:
+        ax.legend()
+    words = "; ".join(map(_curve_words, curves, curves.values()))
+    if points is not None:
+        words = f"Predicted: {words}. Measured: " + "; ".join(map(_curve_words, points, points.values()))
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {words}.")
+    return fig
+
+
+def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
+               x: Sequence[float] | None = None, yscale: str = "linear", xscale: str = "linear",
+               lines: Mapping[str, Sequence[float]] | None = None) -> Figure:
+    """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
+
+    Args:
+        curves: by name, the values of each run, as many in every run.
+        x: their places, 1, 2, 3, ... by default.
+        xscale, yscale: matplotlib's, "linear" or "log".
+        lines: what the runs are compared with, one value for each place: dashed and grey.
+    """
+    if x is not None:
+        _check_values("x", x)
+    for name, runs in _by_name(curves, "curves").items():
+        check_list(f"runs of {name}", runs)
+        _check_not_empty(runs, f"runs of {name}")
+        _check_values(name, runs[0])
+        for values in runs:
+            _check_values(name, values, len(runs[0]) if x is None else len(x))
+        _check_not_empty(runs[0], f"values of {name}")
+    length = len(next(iter(curves.values()))[0])
+    for name, values in ({} if lines is None else _by_name(lines, "lines")).items():
+        _check_values(name, values, length)
+    _check_scales(xscale, yscale)
+    fig, ax = _subplots()
+    words = []
+    for i, (name, runs) in enumerate(curves.items()):
+        middle = [statistics.median(values) for values in zip(*runs)]
+        low, high = ([pick(values) for values in zip(*runs)] for pick in (min, max))
+        places = range(1, len(middle) + 1) if x is None else x
+        style = rank_style(i)
+        ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
+        ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        words.append(f"{name}: median from {_short(middle[0])} to {_short(middle[-1])}, "
+                     f"at the end between {_short(low[-1])} and {_short(high[-1])} in {len(runs)} runs")
+    for i, (name, values) in enumerate((lines or {}).items()):
+        places = range(1, length + 1) if x is None else x
+        ax.plot(places, values, ("--", ":", "-.")[i % 3], color="0.4", label=name, zorder=1)
+        words.append(f"for comparison {name}: from {_short(values[0])} to {_short(values[-1])}")
+    ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
+    if x is None:
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    elif xscale == "log" and all(isinstance(place, int) for place in x):  # few and round, such as batch sizes
+        ax.set_xticks(x, map(str, x))
+        ax.xaxis.set_minor_locator(NullLocator())
+    if len(curves) > 1 or lines:
+        ax.legend()
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
+                  f"run. {'; '.join(words)}.")
+    return fig
+
+
+def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
+    """Arrows from the replicas to the memory that they lie in: those of one address lie in one box.
+
+    Args:
+        addresses: by heading, for each rank the address of its tensor, as `data_ptr` gives it.
+    """
+    for name, places in _by_name(addresses, "addresses").items():
+        check_list(f"addresses of {name}", places)
+        _check_not_empty(places, f"addresses of {name}")
+        check_counts(0, **{f"address_{i}_of_{name}": place for i, place in enumerate(places)})
+    rows = max(map(len, addresses.values()))
+    fig, axes = _subplots(1, len(addresses), figsize=(3.4 * len(addresses), 0.7 + 0.55 * rows), squeeze=False)
+    words = []
+    for ax, (name, places) in zip(axes.flat, addresses.items()):
+        ax.set(xlim=(-0.1, 5.1), ylim=(rows - 0.4, -1.0))
+        ax.axis("off")
+        ax.text(2.5, -0.8, name, ha="center", va="center", weight="bold")
+        boxes = list(dict.fromkeys(places))
+        for rank, place in enumerate(places):
+            row = boxes.index(place) + (len(places) - len(boxes)) / 2
+            color = rank_style(rank)["color"]
+            _box(ax, 0, rank, 1.6, color, f"replica {rank}")
+            ax.annotate("", (3.4, row), (1.65, rank), arrowprops={"arrowstyle": "->", "color": color})
+            own = places.count(place) == 1
+            _box(ax, 3.4, row, 1.6, color if own else "black", "its memory" if own else "one memory")
+        words.append(f"{name}: {len(places)} replicas in {len(boxes)} place{'s' * (len(boxes) > 1)} in memory")
+    fig.set_label(f"Replicas with arrows to the memory that they lie in. {'; '.join(words)}.")
+    return fig
+
+
+def draw_images(images: Tensor, names: Sequence[str]) -> Figure:
+    """Grey images of shape (n, 1, h, w), from 0 to 1, five in a row, each with its name above."""
+    check_list("names", names)
+    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1] != 1 or len(images) != len(names):
+        raise ValueError(f"there must be images of shape (n, 1, h, w) and as many names, got {shown(images)} "
+                         f"and {len(names)} names")
+    _check_not_empty(names, "images")
+    if images.is_complex() or not (images.double().ge(0) & images.double().le(1)).all():
+        raise ValueError("images are numbers from 0 to 1")
+    rows = -(-len(names) // 5)
+    fig, axes = _subplots(rows, 5, figsize=(6.4, 1.5 * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, image, name in zip(axes.flat, images.detach().cpu(), names):
+        ax.imshow(image[0].float().numpy(), cmap="gray_r", vmin=0, vmax=1)
+        ax.set_title(str(name), fontsize=9)
+    fig.set_label(f"{len(names)} small grey images, each under its name: {', '.join(map(str, names))}.")
+    return fig
+
+
+def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
+    """Measured times of messages and fitted ones above, and below by which factor each fit is off.
+
+    Args:
+        sizes_bytes: sizes of the messages, and `seconds` what they took.
+        fits: by name, the seconds that a fit gives for each size; where they are not above 0 nothing is drawn.
+    """
+    _check_not_empty(sizes_bytes, "sizes")
+    for name, values in [("sizes", sizes_bytes), ("seconds", seconds), *_by_name(fits, "fits").items()]:
+        _check_values(name, values, len(sizes_bytes))
+    fig, (ax, below) = _subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
+    ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
+    below.axhspan(0.5, 2, color="0.9")
+    below.axhline(1, color="black", linewidth=0.8)
+    words = []
+    for i, (name, fitted) in enumerate(fits.items()):
+        positive = [value if value > 0 else float("nan") for value in fitted]
+        style = rank_style(i)
+        ax.plot(sizes_bytes, positive, "--", color=style["color"], label=name)
+        ratios = [t / value for t, value in zip(seconds, positive)]
+        below.loglog(sizes_bytes, ratios, linestyle="none", **style)
+        known = [ratio for ratio in ratios if ratio == ratio]
+        if not known:
+            words.append(f"{name} gives no positive time")
+            continue
+        words.append(f"{name}: measured times are {min(known):.2g} to {max(known):.2g} times the fitted ones"
+                     + f", and for {len(ratios) - len(known)} of {len(ratios)} sizes it gives no positive time"
+                     * (len(known) < len(ratios)))
+    ax.set(ylabel="time (s)")
+    below.set(xlabel="size of the message (bytes)", ylabel="measured / fitted")
+    low, high = below.get_ylim()
+    below.set(ylim=(min(low, 0.4), max(high, 2.5)))
+    below.yaxis.set_major_locator(FixedLocator([0.01, 0.1, 0.5, 1, 2, 10, 100]))
+    below.yaxis.set_major_formatter("{x:g}")
+    below.yaxis.set_minor_locator(NullLocator())
+    ax.legend()
+    fig.set_label("Time of a message by its size, both axes logarithmic: "
+                  f"{seconds[0]:.1e} s for {sizes_bytes[0]:,} bytes, {seconds[-1]:.1e} s for {sizes_bytes[-1]:,} bytes."
+                  " Below, measured over fitted, with a grey band from one half to two. "
+                  f"{'; '.join(words)}.")
+    return fig
+
+
+def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
+    """What the buffers hold, state by state: one row per rank, one column per chunk, a number in each box.
+
+    Args:
+        states: by name, for each rank and chunk how many ranks' values it is the sum of.
+    """
+    k = _check_states(states)
+    columns = min(4, len(states))
+    rows = -(-len(states) // columns)
+    fig, axes = _subplots(rows, columns, figsize=(1.9 * columns, 2.1 * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for ax, (name, counts) in zip(axes.flat, states.items()):
+        ax.set(xlim=(-0.9, k), ylim=(k + 0.1, -0.9))
+        ax.text(k / 2, -0.45, name, ha="center", va="center", weight="bold")
+        for rank, row in enumerate(counts):
+            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", weight="bold",
+                    color=rank_style(rank)["color"])
+            for chunk, count in enumerate(row):
+                shade = (count - 1) / max(1, k - 1)
+                ax.add_patch(Rectangle(
+                    (chunk, rank), 0.94, 0.94, edgecolor="black" if count == k else rank_style(rank)["color"],
+                    linewidth=2.2 if count == k else 1.0,
+                    facecolor=mpl.colors.to_rgba(rank_style(rank)["color"], 0.06 + 0.5 * shade)))
+                ax.text(chunk + 0.47, rank + 0.5, str(count), ha="center", va="center")
+    fig.set_label(f"Grids of {k} ranks by {k} chunks; each number says how many ranks' values a chunk is the sum of. "
+                  + "; ".join(f"{name}: " + ", ".join("".join(map(str, row)) for row in counts)
+                              for name, counts in states.items()) + ".")
+    return fig
+
+
+def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allreduce",), unit_s: float = 1e-3) -> Figure:
+    """Ranks as rows, time to the right: computing filled, communication hatched, each bar labelled where it fits.
+
+    Args:
+        spans: recorded by `d2lpar.base.timing.Stopwatch`; time starts at the first of them.
+        communication: names of the spans that move data between ranks.
+        unit_s: seconds per unit of the axis, 1e-3 for ms.
+    """
+    _check_spans(spans)
+    _check_names(communication)
+    if not is_number(unit_s) or unit_s <= 0:
+        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
+    ranks = max(span.rank for span in spans) + 1
+    zero = min(span.start_s for span in spans)
+    total = (max(span.end_s for span in spans) - zero) / unit_s
+    names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
+    fig, ax = _subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
+    for span in spans:
+        _bar(ax, span.rank, span, zero, total, names, communication, unit_s)
+    ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
+           xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    keys = _keys(names, [name for name in communication if any(span.what == name for span in spans)], communication)
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
+    fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
+                  + " ".join(f"Rank {rank}: {_row_words(row, zero, unit_s)}." for rank, row in enumerate(rows)))
+    return fig
+
+
+def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None,
+                   communication: Sequence[str] = ("send",)) -> Figure:
+    """Several timelines under each other, on one axis in ms: by name, what each rank does, and a dashed line per mark.
+
+    Args:
+        groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath,
+            or over the whole row where nothing is computed.
+        marks: seconds at which a line goes through all of them, by what the line is called.
+    """
+    for spans in _by_name(groups, "timelines").values():
+        _check_spans(spans)
+    marks = {} if marks is None else _by_name(marks, "marks")
+    for name, seconds in marks.items():
+        check_numbers(**{f"the_mark_{name}": seconds})
+    _check_names(communication)
+    rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
+    names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans
+                               if span.what not in communication))
+    fig, ax = _subplots(figsize=(5.8, 0.9 + 0.33 * len(rows) + 0.27 * len(groups)))
+    places = {row: i + 0.85 * list(groups).index(row[0]) for i, row in enumerate(rows)}
+    for name, spans in groups.items():
+        ax.text(0, places[name, 0] - 0.48, name, va="bottom", weight="bold", fontsize=9)
+        for rank, what, start_s, end_s in spans:
+            talks, color = what in communication, rank_style(rank)["color"]
+            face = "white" if talks else mpl.colors.to_rgba(color, _shade(names, what))
+            shift, height = (0.31, 0.24) if talks else (-0.12, 0.56)
+            ax.barh(places[name, rank] + (shift if names else 0), 1e3 * (end_s - start_s), left=1e3 * start_s,
+                    height=height if names else 0.8, color=face, edgecolor=color, linewidth=0.5,
+                    hatch=_hatch(communication, what) if talks else None)
+    for name, seconds in marks.items():
+        ax.axvline(1e3 * seconds, color="black", linestyle="--", linewidth=1.2)
+        ax.text(1e3 * seconds, -1.15, name, ha="center", va="bottom", fontsize=9)
+    ax.set(yticks=list(places.values()), xlabel="time (ms)", ylim=(max(places.values()) + 0.6, -1.1), ylabel="rank",
+           yticklabels=[str(rank) for _, rank in places])
+    ax.set_xlim(0)
+    ax.grid(axis="y", visible=False)
+    keys = _keys(names, communication, communication)
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label("Timelines on one axis, a row for each rank. "
+                  + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms"
+                              for name, spans in groups.items())
+                  + "." + "".join(f" A dashed line, {name}, at {1e3 * s:.1f} ms." for name, s in marks.items()))
+    return fig
+
+
+def draw_cuts(layers: int, channels: int) -> Figure:
+    """Three ways in which two ranks share a network: by data, by channels and by layers, each rank in its colour."""
+    check_counts(2, layers=layers, channels=channels)
+    fig, axes = _subplots(1, 3, figsize=(7.2, 2.6))
+    apart = channels + 1.2
+    for ax, way in zip(axes, ("by data", "by channels", "by layers")):
+        ax.set(xlim=(-1.4, layers), ylim=(apart + channels, -0.6))
+        ax.set_title(way, weight="bold", fontsize=10)
+        ax.axis("off")
+        copies = (0, apart) if way == "by data" else (apart / 2,)
+        for copy, top in enumerate(copies):
+            share = "half" if way == "by data" else "all"
+            ax.text(-1.0, top - 0.15, f"{share} of the data, then {layers} layers", fontsize=7.5)
+            ranks = {"by data": [copy], "by channels": [0, 1], "by layers": [0]}[way]
+            _cell(ax, -1.0, top, channels, ranks)
+            for layer in range(layers):
+                for channel in range(channels):
+                    rank = {"by data": copy, "by channels": 2 * channel // channels,
+                            "by layers": 2 * layer // layers}[way]
+                    _cell(ax, layer, top + channel, 1, [rank])
+    fig.set_label(f"Three drawings of a network of {layers} layers with {channels} channels each, and of its "
+                  "minibatch; the cells of ranks 0 and 1 have different colours and their numbers. By data: each rank "
+                  "has the whole network and half of the minibatch. By channels: the upper half of every layer is "
+                  "rank 0's, the lower half rank 1's. By layers: "
+                  f"the first {-(-layers // 2)} layers are rank 0's, the others rank 1's.")
+    return fig
+
+
+def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[int]) -> None:
+    color = rank_style(ranks[0])["color"] if len(ranks) == 1 else "black"
+    ax.add_patch(Rectangle((left, top), 0.8, height - 0.12, edgecolor=color,
+                           facecolor=mpl.colors.to_rgba(color, 0.3 if len(ranks) == 1 else 0.08)))
+    ax.text(left + 0.4, top + height / 2 - 0.06, "\n".join(map(str, ranks)), ha="center", va="center", fontsize=8)
+
+
+def draw_steps(steps: Mapping[str, Sequence[Span]]) -> Figure:
+    """Timelines of several steps, one below the other on one axis in ms, so that their lengths can be compared.
+
+    Args:
+        steps: by name, the spans of each, as `draw_timeline` takes them; each step starts at 0.
+    """
+    for spans in _by_name(steps, "steps").values():
+        _check_spans(spans)
+    every = [span for spans in steps.values() for span in spans]
+    zeros = {name: min(span.start_s for span in spans) for name, spans in steps.items()}
+    total = max(span.end_s - zeros[name] for name, spans in steps.items() for span in spans) / 1e-3
+    names, talks = list(dict.fromkeys(span.what for span in every if span.what != "allreduce")), ("allreduce",)
+    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in steps.items()}
+    fig, ax = _subplots(figsize=(5.8, 1.1 + 0.62 * sum(ranks.values())))
+    ticks, words, top = {}, [], 0.0
+    for name, spans in steps.items():
+        ax.text(0.005, top - 0.62, name, weight="bold", va="center", transform=ax.get_yaxis_transform())
+        for span in spans:
+            _bar(ax, top + span.rank, span, zeros[name], total, names, talks, 1e-3)
+        ticks |= {top + rank: f"rank {rank}" for rank in range(ranks[name])}
+        rows = [[span for span in spans if span.rank == rank] for rank in range(ranks[name])]
+        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], 1e-3)}." for rank, row in enumerate(rows)]
+        top += ranks[name] + 0.5
+    ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlim=(0, total * 1.01), ylim=(top - 0.9, -1.0),
+           xlabel="time (ms)")
+    ax.grid(axis="y", visible=False)
+    keys = _keys(names, [name for name in talks if any(span.what == name for span in every)], talks)
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    fig.set_label(f"Timelines on one axis, one row per rank, {ax.get_xlabel()}. {' '.join(words)}")
+    return fig
+
+
+def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: Sequence[str],
+         communication: Sequence[str], unit_s: float) -> None:
+    """The bar of one span at height `y`, with its name where that fits."""
+    rank, what, start_s, end_s = span
+    left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
+    talks = what in communication
+    shade = 1 if talks else _shade(names, what)
+    color = rank_style(rank)["color"]
+    ax.barh(y, width, left=left, height=0.7, color="white" if talks else mpl.colors.to_rgba(color, shade),
+            edgecolor=color, hatch=_hatch(communication, what) if talks else None)
+    if width > 0.02 * len(what) * total:
+        ax.text(left + width / 2, y, what, ha="center", va="center", fontsize=9,
+                color="white" if shade > 0.6 and not talks else "black",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
+
+
+def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
+    """What a rank does when; of many spans only how often and how long in all."""
+    if len(row) <= 8:
+        return ", ".join(f"{span.what} from {(span.start_s - zero) / unit_s:.3g} to {(span.end_s - zero) / unit_s:.3g}"
+                         for span in row)
+    kinds = dict.fromkeys(span.what for span in row)
+    lengths = {kind: [(span.end_s - span.start_s) / unit_s for span in row if span.what == kind] for kind in kinds}
+    return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in all" for kind, parts in lengths.items())
+
+
+def _shade(names: Sequence[str], name: str) -> float:
+    """How dark the spans of this name are, from 0 to 1: the later the kind of work, the darker."""
+    return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
+
+
+def _keys(names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> list[Patch]:
+    """The legend of a timeline: what is computed, and what of the communication there is."""
+    filled = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    return filled + [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+                     for name in talks]
+
+
+def _hatch(communication: Sequence[str], name: str) -> str:
+    return HATCHES[list(communication).index(name) % len(HATCHES)]
+
+
+def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, float | None]]],
+                narrow: bool = False) -> Figure:
+    """How many times as fast, on one logarithmic axis: median as a dot, middle half as a line, limit as a tick.
+
+    Args:
+        blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
+        narrow: for a phone, where the names stand above the lines and not beside them.
+    """
+    _check_ratios(blocks, narrow)
+    lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
+    values = [value for _, row in lines for value in row or () if value is not None]
+    low, high = min(0.5, *values), max(2, *values)
+    width, height = (3.9, 0.34) if narrow else (7.1, 0.22)
+    fig, ax = _subplots(figsize=(width, 0.9 + height * len(lines)))
+    ax.axvline(1, color="black", linewidth=0.8)
+    color = rank_style(0)["color"]
+    for y, (name, row) in enumerate(lines):
+        if narrow:
+            ax.text(0, y - 0.4, name, transform=ax.get_yaxis_transform(), va="center", fontsize=9,
+                    weight="normal" if row else "bold", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+        if row is not None:
+            left, median, right, limit = row
+            ax.plot([left, right], [y, y], color=color, linewidth=4, alpha=0.4, solid_capstyle="butt")
+            ax.plot(median, y, "o", color=color)
+            if limit is not None:
+                ax.plot(limit, y, "|", color="black", markersize=11, markeredgewidth=2)
+    ax.set(xscale="log", xlim=(low / 1.2, high * 1.2), ylim=(len(lines) - 0.4, -1), xlabel="times as fast (1: equal)")
+    ax.xaxis.set_major_locator(FixedLocator([base * 10**power for power in range(-2, 4) for base in (1, 2, 5)]))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_yticks([] if narrow else range(len(lines)), [] if narrow else [name for name, _ in lines])
+    for label, (_, row) in zip(ax.get_yticklabels(), lines):
+        label.set_fontweight("normal" if row else "bold")
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.grid(axis="y", visible=False)
+    keys = [Line2D([], [], marker="o", linestyle="none", color=color, label="median"),
+            Line2D([], [], color=color, linewidth=4, alpha=0.4, label="middle half")]
+    if any(row and row[3] is not None for _, row in lines):
+        keys.append(Line2D([], [], marker="|", linestyle="none", color="black", markersize=11, markeredgewidth=2,
+                           label="limit"))
+    fig.legend(handles=keys, loc="outside upper center", ncols=3, fontsize=9)
+    words = [f"{heading}: {', '.join(map(_ratio_words, rows, rows.values()))}" for heading, rows in blocks.items()]
+    fig.set_label(f"How many times as fast, one line per row on a logarithmic axis. {'; '.join(words)}.")
+    return fig
+
+
+def _ratio_words(name: str, row: tuple[float, float, float, float | None]) -> str:
+    return f"{name} {row[1]:.3g}" + ("" if row[3] is None else f" (limit {row[3]:.3g})")
+
+
+def draw_step(shard_sizes: Sequence[int]) -> Figure:
+    """One step of data-parallel training as a drawing: ranks as rows, computing filled, communication hatched."""
+    _check_not_empty(shard_sizes, "shards")
+    for size in shard_sizes:
+        check_counts(0, the_size_of_a_shard=size)
+    ranks = len(shard_sizes)
+    fig, ax = _subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
+    ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
+    ax.axis("off")
+    columns = ((0, 1.7, "minibatch"), (2.4, 1.6, "replica"), (4.5, 1.6, "gradient"), (6.6, 1.0, "allreduce"),
+               (8.1, 1.4, "update"))
+    for left, width, title in columns:
+        ax.text(left + width / 2, -0.72, title, ha="center", va="center", weight="bold")
+    for rank, size in enumerate(shard_sizes):
+        color = rank_style(rank)["color"]
+        words = (f"{size} examples", f"all of W, rank {rank}", f"sum over {size}", None, "the same step")
+        for (left, width, _), text in zip(columns, words):
+            if text is not None:
+                _box(ax, left, rank, width, color, text)
+        for left, right in ((1.7, 2.4), (4.0, 4.5)):
+            _arrow(ax, left, right, rank)
+        _arrow(ax, 6.1, 6.6, rank)
+        _arrow(ax, 7.6, 8.1, rank)
+    ax.add_patch(Rectangle((6.6, -0.36), 1.0, ranks - 0.28, facecolor="white", edgecolor="black",
+                                       hatch="////"))
+    ax.text(7.1, (ranks - 1) / 2, "+", ha="center", va="center", fontsize=16,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
+    fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
+                  f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into "
+                  "one gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the "
+                  "same step.")
+    return fig
+
+
+def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
+                   ) -> Figure:
+    """Every training as a line of its own, those of one name alike: the spread is what lies between them.
+
+    Args:
+        groups: by name, for each training its places to the right, such as seconds, and its values there.
+    """
+    for name, runs in _by_name(groups, "groups").items():
+        check_list(f"trainings of {name}", runs)
+        _check_not_empty(runs, f"trainings of {name}")
+        for run in runs:
+            check_list(f"a training of {name}", run)
+            if len(run) != 2:
+                raise ValueError(f"a training of {name} is a list of places and one of values, got {shown(run)}")
+            _check_values(f"places of {name}", run[0])
+            _check_not_empty(run[0], f"places of {name}")
+            _check_values(f"values of {name}", run[1], len(run[0]))
+    fig, ax = _subplots()
+    words = []
+    for i, (name, runs) in enumerate(groups.items()):
+        for n, (places, values) in enumerate(runs):
+            ax.plot(places, values, label=None if n else name, linewidth=1.2, **rank_style(i))
+        ends = "; ".join(f"{values[-1]:.2f} at {places[-1]:.1f}" for places, values in runs)
+        words.append(f"{name}, {len(runs)} trainings, which end with {ends}")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    ax.set_xlim(left=0)
+    ax.legend(loc="lower right")
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {'. '.join(words)}.")
+    return fig
+
+
+def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
+                x: Sequence[float] | None = None) -> Figure:
+    """A panel for each name, all with the same axes: every run as a thin line, and a thick one through the medians.
+
+    Args:
+        panels: by name, the values of each run, as many in every run of the figure.
+        x: their places, 1, 2, 3, ... by default.
+    """
+    if x is not None:
+        _check_values("x", x)
+    length = None if x is None else len(x)
+    for name, runs in _by_name(panels, "panels").items():
+        check_list(f"runs of {name}", runs)
+        _check_not_empty(runs, f"runs of {name}")
+        for values in runs:
+            _check_values(name, values, length)
+            _check_not_empty(values, f"values of {name}")
+            length = len(values)
+    columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    fig, axes = _subplots(rows, columns, sharex=True, sharey=True, squeeze=False, figsize=(5.8, 0.5 + 2.0 * rows))
+    words = []
+    for i, (ax, (name, runs)) in enumerate(zip(axes.flat, panels.items())):
+        places = range(1, len(runs[0]) + 1) if x is None else x
+        for values in runs:
+            ax.plot(places, values, color=rank_style(i)["color"], linewidth=0.7, alpha=0.5)
+        middle = [statistics.median(values) for values in zip(*runs)]
+        ax.plot(places, middle, color="black", linewidth=1.8)
+        ax.set_title(name, loc="left", fontsize=9)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ends = [values[-1] for values in runs]
+        words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g} and falls "
+                     f"{sum(b < a for a, b in pairwise(middle))} times; at the end between {min(ends):.2g} and "
+                     f"{max(ends):.2g}; the largest fall of a run from one value to the next is "
+                     f"{max(max(a - b for a, b in pairwise([*values, values[-1]])) for values in runs):.2g}")
+    for ax in axes.flat[len(panels):]:
+        ax.set_visible(False)
+    fig.supxlabel(xlabel, fontsize=10)
+    fig.supylabel(ylabel, fontsize=10)
+    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, a panel for each group, with the same axes. "
+                  f"{'. '.join(words)}.")
+    return fig
+
+
+def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[str, Sequence[float]] | None = None,
+              kinds: int = 8) -> Figure:
+    """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring.
+
+    There are so many kinds of rows, in turn, each with a colour and a marker of its own.
+    """
+    check_counts(kinds=kinds)
+    for name, values in _by_name(rows, "rows").items():
+        _check_values(name, values)
+        _check_not_empty(values, f"values of {name}")
+    for name, values in ({} if marked is None else _by_name(marked, "marked")).items():
+        _check_values(name, values)
+        if name not in rows:
+            raise ValueError(f"{name} is marked, but there is no such row among {list(rows)}")
+    fig, ax = _subplots(figsize=(5.8, 0.9 + 0.55 * len(rows)))
+    words = []
+    for i, (name, values) in enumerate(rows.items()):
+        heights = [i + 0.28 * ((n * 7) % 11 - 5) / 5 for n in range(len(values))]  # spread, the same each time
+        ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, **rank_style(i % kinds))
+        middle = statistics.median(values)
+        ax.plot([middle, middle], [i - 0.42, i + 0.42], color="black", linewidth=1.5)
+        rings = [] if marked is None else list(marked.get(name, []))
+        ax.plot(rings, [i] * len(rings), linestyle="none", marker="o", markersize=9, fillstyle="none", color="black")
+        words.append(f"{' '.join(name.split())}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, "
+                     f"median {middle:.2g}"
+                     + f", marked {', '.join(f'{x:.2g}' for x in rings)}" * bool(rings))
+    ax.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=xlabel)
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    fig.set_label(f"One dot per value, by {xlabel}, with a line at the median. {'; '.join(words)}.")
+    return fig
+
+
+def _box(ax: plt.Axes, left: float, row: float, width: float, color: str, text: str) -> None:
+    ax.add_patch(Rectangle((left, row - 0.36), width, 0.72, facecolor=mpl.colors.to_rgba(color, 0.18),
+                                       edgecolor=color, linewidth=1.5))
+    ax.text(left + width / 2, row, text, ha="center", va="center", fontsize=9)
+
+
+def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
+    ax.annotate("", (right - 0.04, row), (left + 0.04, row), arrowprops={"arrowstyle": "->", "color": "black"})
+
+
+def _check_figure(fig: Figure) -> None:
+    if not isinstance(fig, Figure):
+        raise ValueError(f"a figure of matplotlib is shown, got {shown(fig)}")
+
+
+def _check_not_empty(things: Collection, name: str) -> None:
+    if not isinstance(things, Mapping):
+        check_list(name, things)
+    if len(things) == 0:
+        raise ValueError(f"a figure of nothing: there are no {name}")
+
+
+def _check_spans(spans: Sequence[Span]) -> None:
+    _check_not_empty(spans, "spans")
+    for span in spans:
+        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
+            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
+        check_counts(0, rank=span.rank)
+
+
+def _check_names(communication: Sequence[str]) -> None:
+    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
+        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
+
+
+def _by_name(things: Mapping, name: str) -> Mapping:
+    if not isinstance(things, Mapping):
+        raise ValueError(f"{name} must be given by name, as in {{'ring': ...}}, got {shown(things)}")
+    _check_not_empty(things, name)
+    return things
+
+
+def _check_values(name: str, values: Sequence[float], length: int | None = None) -> None:
+    """Numbers, so many; infinite ones and NaN are gaps in a drawing."""
+    check_list(str(name), values)
+    for value in values:
+        if not isinstance(value, float) and not is_number(value):
+            raise ValueError(f"{name} must be a list of numbers, but holds {shown(value)}")
+    if length is not None and len(values) != length:
+        raise ValueError(f"{name} has {len(values)} values for {length} places")
+
+
+def _check_scales(*scales: str) -> None:
+    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in scales):
+        raise ValueError(f"a scale is 'linear' or 'log', got {' and '.join(map(shown, scales))}")
+
+
+def _check_curves(curves: Mapping[str, Sequence[float]], x: Sequence[float] | None,
+                  points: Mapping[str, Sequence[float]] | None) -> None:
+    if x is not None:
+        _check_values("x", x)
+    for name, values in _by_name(curves, "curves").items():
+        _check_values(name, values, None if x is None else len(x))
+    if points is not None:
+        if set(_by_name(points, "points")) != set(curves):
+            raise ValueError(f"points are of the same names as curves, got {list(points)} for {list(curves)}")
+        for name, values in points.items():
+            _check_values(f"what was measured of {name}", values, len(curves[name]))
+
+
+def _check_ratios(blocks: Mapping, narrow: bool) -> None:
+    for heading, rows in _by_name(blocks, "blocks").items():
+        for name, row in _by_name(rows, f"rows of {heading}").items():
+            check_list(str(name), row)
+            values = row if len(row) != 4 or row[3] is not None else row[:3]
+            if len(row) != 4 or not all(is_number(value) and value > 0 for value in values):
+                raise ValueError(f"{name} needs two quartiles around a median, and a limit or None, got {shown(row)}")
+    check_truth_values(narrow=narrow)
+
+
+def _check_states(states: Mapping[str, Sequence[Sequence[int]]]) -> int:
+    """The number of ranks, each of which has as many chunks, in every state."""
+    for name, rows in _by_name(states, "states").items():
+        _check_not_empty(rows, "ranks")
+        for row in rows:
+            _check_values(name, row)
+    k = len(next(iter(states.values())))
+    for name, rows in states.items():
+        if [len(row) for row in rows] != [k] * k:
+            raise ValueError(f"each state needs {k} ranks with {k} chunks, got {[len(row) for row in rows]} in {name}")
+    return k
+
+
+def _alt(fig: Figure) -> dict:
+    return {"image/svg+xml": {"alt": fig.get_label()}}
+
+
+def _curve_words(name: str, values: Sequence[float]) -> str:
+    return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}" if len(values) else f"{name}: no points yet"
+
+
+def _short(x: float) -> str:
+    return f"{x:.2g}" if abs(x) < 100 else f"{x:,.0f}"
+
+
+def _stamp(fig: Figure) -> None:
+    """Say inside the figure that its data is not the real one."""
+    if standin_in_use():
+        fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
+                 color="#b00020", alpha=0.55)

@@ -1,0 +1,189 @@
+"""Long runs, one line of a file each: killed at any moment, they go on where they were (chapter 5).
+
+A file of records is JSON Lines: first a line on where the records come from, then one line a run, each written whole
+and in one piece when its run has ended. `python -m d2lpar study` writes one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+from tqdm import tqdm
+
+from d2lpar.base.checks import check_counts, check_functions, check_list, shown
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+
+class RecordError(RuntimeError):
+    """A file of records that cannot be used, and what to do about it."""
+
+
+def read_records(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first line of a file of records, and all others.
+
+    Raises:
+        ValueError: if `path` is no name.
+        RecordError: if the file is not there, is cut off, or holds anything but records, or one run twice.
+    """
+    if not isinstance(path, str | Path):
+        raise ValueError(f"path must be the name of a file, got {shown(path)}")
+    try:
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
+        raise RecordError(f"{path} cannot be read: {getattr(problem, 'strerror', problem)}") from problem
+    about, records = _parsed(path, text)
+    if not text.endswith(b"\n"):
+        raise RecordError(f"{path} is cut off in line {len(records) + 2}; the command that wrote it mends that")
+    return about, records
+
+
+def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]],
+                function: Callable[..., Mapping[str, Any]], num_processes: int) -> None:
+    """Call `function(**run)` for each of `runs` that has no record in `path`, and add one: the run and what came of it.
+
+    Each process runs in one thread, and all runs of one "seed" go to the same process. A bar shows how far it is.
+    When this ends, by whatever cause, its processes end too.
+
+    Args:
+        about: where the records come from; a file that says otherwise is not added to.
+        runs: arguments of `function`, among them a "seed", which JSON can hold.
+        function: at the top of a module, so that another process finds it.
+
+    Raises:
+        ValueError: before anything is written, if an argument makes no sense or a run is there twice; or for a result
+            that JSON cannot hold, or NaN.
+        RecordError: if the file cannot be written, holds other records, or another process is adding to it.
+        Exception: what `function` raised; the records of the runs that have ended by then are kept.
+    """
+    check_runs(path, about, runs, function, num_processes)
+    with _opened(Path(path), about) as (file, records):
+        known = {_key(record["run"]) for record in records}
+        missing = [run for run in runs if _key(run) not in known]
+        with _processes(num_processes) as pools, tqdm(total=len(runs), initial=len(runs) - len(missing), unit="run",
+                                                      file=sys.stderr, smoothing=0) as bar:
+            waiting = {pools[run["seed"] % num_processes].submit(function, **run): run for run in missing}
+            for future in as_completed(waiting):
+                _write(file, {"run": waiting[future]} | {**future.result(), "run": waiting[future]})
+                bar.update()
+
+
+def check_runs(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], function: Callable,
+               num_processes: int) -> None:
+    """Raise ValueError unless these can become a file of records."""
+    if not isinstance(path, str | Path):
+        raise ValueError(f"path must be the name of a file, got {shown(path)}")
+    check_functions(function=function)
+    check_list("runs", runs)
+    check_counts(num_processes=num_processes)
+    for name, thing in [("about", about), *(("a run", run) for run in runs)]:
+        try:
+            json.dumps(thing, allow_nan=False)
+            can_be_held = isinstance(thing, Mapping)
+        except (TypeError, ValueError, RecursionError):
+            can_be_held = False
+        if not can_be_held:
+            raise ValueError(f"{name} must be a dict that JSON can hold, without NaN, got {shown(thing)}")
+    for run in runs:
+        check_counts(0, **{"the seed of a run": run.get("seed")})
+    keys = [_key(run) for run in runs]
+    if twice := [key for n, key in enumerate(keys) if key in keys[:n]]:
+        raise ValueError(f"runs must differ from each other, but {twice[0]} is there twice")
+
+
+def _key(run: Mapping[str, Any]) -> str:
+    return json.dumps(run, sort_keys=True)
+
+
+def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:
+    file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _parsed(path: str | Path, text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the whole lines of a file hold."""
+    lines = []
+    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+        try:
+            lines.append(json.loads(line))
+            assert isinstance(lines[-1], dict) and isinstance(lines[-1].get("about" if number == 1 else "run"), dict)
+        except (ValueError, AssertionError, RecursionError):
+            raise RecordError(f"{path} holds no records: line {number} is none. Name another file.") from None
+    if not lines:
+        raise RecordError(f"{path} holds no records: it has no whole line")
+    keys = [_key(record["run"]) for record in lines[1:]]
+    for number, key in enumerate(keys, 2):
+        if key in keys[:number - 2]:
+            raise RecordError(f"{path} holds one run twice: line {number} and line {keys.index(key) + 2}")
+    return lines[0]["about"], lines[1:]
+
+
+@contextmanager
+def _opened(path: Path, about: Mapping[str, Any]) -> Generator[tuple[IO[bytes], list[dict[str, Any]]]]:
+    """The file, at its end and for this process alone, and its records; a last line that is cut off goes."""
+    try:
+        file = open(path, "a+b")  # noqa: SIM115 (it is closed below)
+    except OSError as problem:
+        raise RecordError(f"{path} cannot be written: {problem.strerror}") from problem
+    with file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise RecordError(f"another process is adding to {path}: wait for it, or name another file") from None
+        file.seek(0)
+        text = file.read()
+        whole = text[:text.rfind(b"\n") + 1]
+        records = []
+        if whole:
+            there, records = _parsed(path, whole)
+            here = json.loads(json.dumps(about))
+            if other := [name for name in {**there, **here} if there.get(name) != here.get(name)]:
+                raise RecordError(f"{path} holds records of another origin, it differs in {', '.join(other)}: "
+                                  "name another file")
+        elif text and not json.dumps({"about": about}).encode().startswith(text):
+            raise RecordError(f"{path} holds no records. Name another file.")
+        file.truncate(len(whole))
+        file.seek(len(whole))
+        if not whole:
+            _write(file, {"about": about})
+        yield file, records
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[list[ProcessPoolExecutor]]:
+    """So many processes, each an executor of its own, which end with this block or with this process."""
+    ears, leash = Pipe(duplex=False)  # closed with this process, and the others hear it
+    with ExitStack() as stack:
+        pools = [stack.enter_context(ProcessPoolExecutor(1, get_context("spawn"), _begin, (ears,)))
+                 for _ in range(count)]
+        stack.callback(leash.close)  # first of all: nothing waits for a run that nobody needs
+        yield pools
+
+
+def _begin(ears: Connection) -> None:
+    """One thread for PyTorch, and one that ends this process as soon as the other end is closed."""
+    torch.set_num_threads(1)
+
+    def listen() -> None:
+        try:
+            ears.recv()
+        except (EOFError, OSError):
+            os._exit(1)
+
+    threading.Thread(target=listen, daemon=True).start()

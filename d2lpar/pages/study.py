@@ -1,0 +1,309 @@
+"""Why did the accuracy fall? One recipe, trained under every combination of the suspects (chapter 5).
+
+The recipe is that of the multi-GPU chapters of Dive into Deep Learning, to scale: ResNet-18 of width 8, ten epochs,
+batch size 16 at learning rate 0.1 and 32 at 0.2, and 3,558 images, so that the last minibatch of an epoch is the same
+share of a batch as there: 6 of 32 as 96 of 512, 6 of 16 as 96 of 256. `python -m d2lpar study` trains them all.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from functools import lru_cache, partial
+from io import StringIO
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from d2lpar.base.checks import check_counts, check_lr, check_seeds, shown
+from d2lpar.base.devices import ALL_CORES, try_devices
+from d2lpar.base.door import taught
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
+from d2lpar.data.official_files import OFFICIAL_TRAIN, DataError, find_data
+from d2lpar.one_step.models import init_weights, initialize, resnet18
+from d2lpar.one_step.scratch import split_batch
+from d2lpar.pages.records import run_missing
+
+LAST_STEPS, STARTS, NORMS = ("full", "damped", "dropped"), ("fresh", "used"), ("batch", "group")
+
+
+class Size(NamedTuple):
+    """How large a model of the recipe is; `batch_size` is that of one device."""
+
+    width: int
+    batch_size: int
+    num_train: int
+    num_test: int
+    num_epochs: int
+
+
+SMALL = Size(width=8, batch_size=16, num_train=3558, num_test=1024, num_epochs=10)
+FULL = Size(width=64, batch_size=256, num_train=60_000, num_test=10_000, num_epochs=10)
+
+
+class Setting(NamedTuple):
+    """One way to train.
+
+    `last` is the step on the last, partial minibatch of an epoch: "full" divides its summed loss by its own length,
+    "damped" by the batch size, and "dropped" leaves it out. `start` is "fresh", or "used": the network that a training
+    on one device left, with fresh weights, but its biases and its BatchNorm layers as they were. `norm` is "batch", or
+    "group" for group normalisation in its place.
+    """
+
+    last: str
+    start: str
+    num_devices: int
+    batch_size: int
+    lr: float
+    num_train: int
+    norm: str = "batch"
+
+
+def settings(size: Size = SMALL) -> list[Setting]:
+    """The 15 of the study: last step, devices and recipe crossed, and a used network where the pages have one."""
+    n, b = size.num_train, size.batch_size
+    fresh = [Setting(last, "fresh", k, batch_size, lr, n)
+             for k, (batch_size, lr), last in product((1, 2), ((b, 0.1), (2 * b, 0.2)), LAST_STEPS)]
+    return fresh + [Setting(last, "used", 2, 2 * b, 0.2, n) for last in LAST_STEPS]
+
+
+def predicted(size: Size = SMALL) -> dict[str, Setting]:
+    """Four more, by what they change of the full last step on two devices; written down with a prediction of each.
+
+    With "fall" for what the last step of an epoch takes from the accuracy, epochs 4 to 10, and the median over seeds:
+    a last minibatch of 31 of 32 makes no fall above 0.02; one of 1 makes a larger fall than one of 6, because BatchNorm
+    then normalises an image by itself; half the rate makes less than half the fall; and so does group normalisation,
+    because most of the fall comes from running statistics that no longer fit, and it has none.
+    """
+    n, b = size.num_train, 2 * size.batch_size
+    full = Setting("full", "fresh", 2, b, 0.2, n)
+    whole = n - n % b
+    all_but_one = whole + b - 1 if whole + b <= OFFICIAL_TRAIN else whole - 1  # there are no more images
+    return {
+        "a last minibatch of all but one": full._replace(num_train=all_but_one),
+        "a last minibatch of one": full._replace(num_train=whole + 1),
+        "half the rate": full._replace(lr=0.1),
+        "group normalisation": full._replace(norm="group"),
+    }
+
+
+def run_setting(setting: Setting, seed: int, size: Size = SMALL) -> dict[str, Any]:
+    """Train once, and measure what the last step of an epoch does.
+
+    `seed` is that of the weights and of the order of the images. Two devices work in turn, all on one core.
+
+    Returns:
+        For each epoch the test accuracy at its end (`accuracies`) and before its last, partial minibatch
+        (`before_last`), with the running statistics of replica 0; the median norm of the gradients of its steps
+        (`gradient`) and that of the last one (`last_gradient`). For the end of the training the accuracy with each
+        replica's `own` statistics on its half of the test images and with those of 1,024 training images
+        (`recalibrated`). Of the very last step also `recalibrated_before` it; the accuracy if only the parameters
+        (`new_parameters`) or only the running statistics (`new_statistics`) were taken from after it; and `stale`, how
+        far the running means were from the recalibrated ones, in standard deviations, before and after it.
+
+    Raises:
+        ValueError: for a setting, a seed or a size that makes no sense.
+    """
+    check_setting(setting, seed, size)
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)  # in channels_last, a few images on two threads can spoil memory (PyTorch 2.15)
+    try:
+        if setting == first_setting(size):
+            return _first(seed, size)[0]
+        return _train(setting, seed, size)[0]
+    finally:
+        torch.set_num_threads(cores)
+
+
+def first_setting(size: Size) -> Setting:
+    """What a page trains first, and what a used network has been through: one device, and a full last step."""
+    return settings(size)[0]
+
+
+def check_setting(setting: Setting, seed: int, size: Size) -> None:
+    """Raise ValueError unless all three make sense."""
+    for name, value, kind in (("setting", setting, Setting), ("size", size, Size)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} must be a {kind.__name__}, got {shown(value)}")
+    check_seeds(seed=seed)
+    check_counts(**size._asdict())
+    check_counts(num_devices=setting.num_devices, batch_size=setting.batch_size, num_train=setting.num_train)
+    check_lr(setting.lr)
+    for name, known in (("last", LAST_STEPS), ("start", STARTS), ("norm", NORMS)):
+        if getattr(setting, name) not in known:
+            raise ValueError(f"{name} is one of {', '.join(known)}, got {shown(getattr(setting, name))}")
+    if setting.num_train < setting.batch_size:
+        raise ValueError(f"an epoch needs one full minibatch, but num_train is {setting.num_train} and the batch size "
+                         f"{setting.batch_size}")
+    if setting.norm == "group" and (setting.start == "used" or size.width % 4):
+        raise ValueError("group normalisation starts fresh, in groups of four channels, "
+                         f"got start {setting.start!r} and width {size.width}")
+
+
+@lru_cache(1)
+def _first(seed: int, size: Size) -> tuple[dict[str, Any], nn.Module]:
+    return _train(first_setting(size), seed, size)
+
+
+def _train(setting: Setting, seed: int, size: Size) -> tuple[dict[str, Any], nn.Module]:
+    """What `run_setting` returns, and the trained network."""
+    with redirect_stdout(StringIO()):
+        train_iter, test_iter = load_data_fashion_mnist(setting.batch_size, setting.num_train, size.num_test, seed)
+    test_iter.batch_size = 256
+    [device] = try_devices(1)
+    replicas = sharing_parameters(starting_network(setting, seed, size).to(device), setting.num_devices)
+    trainer = torch.optim.SGD(replicas[0].parameters(), setting.lr)
+    found: dict[str, Any] = {name: [] for name in ("accuracies", "before_last", "gradient", "last_gradient")}
+    for _ in range(size.num_epochs):
+        norms = []
+        for X, y in train_iter:
+            if is_part := len(y) < setting.batch_size:
+                found["before_last"].append(accuracy_in_turn(replicas[:1], test_iter))
+                before = copy.deepcopy(replicas[0])
+                if setting.last == "dropped":
+                    continue
+            trainer.zero_grad()
+            divisor = setting.batch_size if setting.last == "damped" else len(y)
+            norms.append(add_gradients(replicas, X.to(device), y.to(device), divisor))
+            trainer.step()
+        found["accuracies"].append(accuracy_in_turn(replicas[:1], test_iter))
+        found["gradient"].append(rounded(median(norms)))
+        found["last_gradient"].append(rounded(norms[-1]))
+    found["own"] = accuracy_in_turn(replicas, test_iter)
+    fitting = recalibrated(replicas[0], train_iter)
+    found["recalibrated"] = accuracy_in_turn([fitting], test_iter)
+    if is_part and setting.last != "dropped":
+        fitting_before = recalibrated(before, train_iter)
+        found["recalibrated_before"] = accuracy_in_turn([fitting_before], test_iter)
+        found["new_parameters"] = accuracy_in_turn([combined(replicas[0], before)], test_iter)
+        found["new_statistics"] = accuracy_in_turn([combined(before, replicas[0])], test_iter)
+        found["stale"] = [rounded(apart(before, fitting_before)), rounded(apart(replicas[0], fitting))]
+    return found, replicas[0]
+
+
+def rounded(x: float) -> float:
+    """Four digits: more than a figure can show."""
+    return float(f"{x:.4g}")
+
+
+def starting_network(setting: Setting, seed: int, size: Size) -> nn.Module:
+    """ResNet-18, fresh or used; the weights are the same for the same seed."""
+    net = resnet18(10, width=size.width)
+    if setting.norm == "group":
+        net.apply(use_group_norm)
+    initialize(net, seed, init_weights)
+    if setting.start == "used":
+        fresh, net = net, copy.deepcopy(_first(seed, size)[1])
+        with torch.no_grad():
+            for p, weight in zip(net.parameters(), fresh.parameters()):
+                if p.dim() > 1:  # of a convolution or a linear layer, which is what init_weights draws
+                    p.copy_(weight)
+    return net.to(memory_format=torch.channels_last)  # faster on a CPU
+
+
+def use_group_norm(module: nn.Module) -> None:
+    """Replace each BatchNorm among the direct parts of `module` by group normalisation, four channels a group."""
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm2d):
+            setattr(module, name, nn.GroupNorm(child.num_features // 4, child.num_features))
+
+
+def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
+    """`net` and replicas of it with running statistics of their own, but the same parameters: for devices in turn."""
+    replicas = [net, *[copy.deepcopy(net) for _ in range(num_devices - 1)]]
+    for replica in replicas[1:]:
+        for m, own in zip(net.modules(), replica.modules()):
+            for name, p in m.named_parameters(recurse=False):
+                own.register_parameter(name, p)
+    return replicas
+
+
+@taught()
+def add_gradients(replicas, X, y, divisor):
+    """Add the gradient of the summed loss / divisor to `grad`, and return its norm.
+    The replicas share their parameters, and work in turn."""
+    for replica, A, c in zip(replicas, *split_batch(X, y, [X.device] * len(replicas))):
+        if len(c):
+            summed = F.cross_entropy(replica.train()(A), c, reduction="sum")
+            (summed / divisor).backward()
+    grads = [p.grad.flatten() for p in replicas[0].parameters() if p.grad is not None]
+    return torch.cat(grads).norm().item()
+
+
+@torch.no_grad()
+def accuracy_in_turn(replicas: Sequence[nn.Module], test_iter: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """The share of test images put into their class, in evaluation mode, each shard by its own replica."""
+    right, count = 0, 0
+    for X, y in test_iter:
+        device = next(replicas[0].parameters()).device
+        for replica, A, c in zip(replicas, *split_batch(X, y, [device] * len(replicas))):
+            right += (replica.eval()(A).argmax(1) == c).sum().item()
+        count += len(y)
+    return right / count
+
+
+@torch.no_grad()
+def recalibrated(net: nn.Module, train_iter: Batches) -> nn.Module:
+    """A copy of `net` whose running statistics are the mean of those of the first 1,024 training images, in fours.
+
+    Source: Wu and Johnson, 2021, section 3 ("precise" statistics).
+    """
+    net = copy.deepcopy(net).train()
+    for m in net.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.reset_running_stats()
+            m.momentum = None  # the mean of all batches, not a moving one
+    device = next(net.parameters()).device
+    for X, _ in Batches(train_iter.images[:1024], train_iter.labels[:1024], 256):
+        net(X.to(device))
+    return net
+
+
+def combined(parameters_of: nn.Module, statistics_of: nn.Module) -> nn.Module:
+    """A network with the parameters of the one and the running statistics of the other."""
+    net = copy.deepcopy(parameters_of)
+    net.load_state_dict(dict(statistics_of.named_buffers()), strict=False)
+    return net
+
+
+@torch.no_grad()
+def apart(net: nn.Module, other: nn.Module) -> float:
+    """How far the running means of `net` are from those of `other`, in `other`'s standard deviations.
+
+    A root mean square over all channels; 0 without running statistics.
+    """
+    here, there = dict(net.named_buffers()), dict(other.named_buffers())
+    far = [(x - there[name]) / (there[name.replace("mean", "var")] + 1e-5).sqrt() for name, x in here.items()
+           if name.endswith("running_mean")]
+    return torch.cat(far).square().mean().sqrt().item() if far else 0.0
+
+
+def run_study(path: str | Path, num_seeds: int = 10, size: Size = SMALL) -> None:
+    """Train all settings, then the predicted ones, for seeds 0, 1, ..., and add a record of each to the file `path`.
+
+    A process for each core, or one on a GPU. What the file holds already is not trained again.
+
+    Raises:
+        RecordError: as `run_missing`.
+        DataError: if there is no real data, of which alone such results come.
+    """
+    check_counts(num_seeds=num_seeds)
+    if find_data() is None:
+        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
+    runs = [{"setting": s._asdict(), "seed": seed} for part in (settings(size), predicted(size).values())
+            for seed in range(num_seeds) for s in part]
+    about = {"command": "python -m d2lpar study", "machine": describe_machine(), "size": size._asdict(),
+             "data": provenance(size.num_train, size.num_test)}
+    run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)
+
+
+def run(size: Size, setting: dict[str, Any], seed: int) -> dict[str, Any]:
+    """`run_setting` of what a line of the file holds."""
+    return run_setting(Setting(**setting), seed, size)

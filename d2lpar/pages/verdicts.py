@@ -1,0 +1,63 @@
+"""What the check of an exercise says of a reader's answer, also of one that raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb, walk_tb
+from typing import Any
+
+from d2lpar.base.checks import check_functions, shown
+
+
+def check(label: str, answer: Any) -> None:
+    """Print what the check of the exercise with this label says of `answer`.
+
+    Raises:
+        ValueError: if there is no exercise of this label.
+    """
+    modules = {f"ex-{file.stem[3:].replace('_', '-')}": file.stem
+               for file in Path(__file__).with_name("exercises").glob("ex_*.py")}
+    if not isinstance(label, str) or label not in modules:
+        raise ValueError(f"there are exercises of the labels {sorted(modules)}, not {shown(label)}")
+    verdict(import_module(f"d2lpar.pages.exercises.{modules[label]}").check, answer)
+
+
+def verdict(check: Callable, answer: Any) -> None:
+    """Print what `check(answer)` says: "Right.", or "Not yet: " and what is wrong.
+
+    An answer that raises, that is no function, or whose result is not of the kind that
+    is asked for is told so in words too, never by a traceback.
+    """
+    check_functions(check=check)
+    if not callable(answer):
+        print(f"Not yet: the answer must be a function, it is {shown(answer)}.")
+        return
+    raised: list[BaseException] = []
+
+    @wraps(answer)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return answer(*args, **kwargs)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    try:
+        print(check(watched))
+    except (Exception, SystemExit) as error:
+        if any(error is one for one in raised):
+            whose = "your function raises" + _where(answer, error)
+        else:
+            whose = "the check cannot read what your function gives"
+        print(f"Not yet: {whose}, {type(error).__name__}: {error}")
+
+
+def _where(answer: Callable, error: BaseException) -> str:
+    """The line of the answer in which it raised, if it can be found."""
+    for (frame, _), summary in zip(walk_tb(error.__traceback__), extract_tb(error.__traceback__)):
+        if frame.f_code is getattr(answer, "__code__", None) and summary.line:
+            return f" in the line `{summary.line}`"
+    return ""

@@ -1,0 +1,67 @@
+"""What a step sends, and when: collectives counted, and the spans of one rank for a timeline (chapter 6).
+
+Both come from PyTorch's own tools: every collective passes its dispatcher, where `Traffic` looks, and its profiler
+knows when a thread of Gloo was at work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from d2lpar.base.checks import check_functions
+from d2lpar.base.timing import Span
+
+COMPUTING = ("forward", "backward", "update")  # names of spans that `record_rank` gives
+COLLECTIVE = re.compile(r"(?:gloo|nccl):(\w+)")  # how the profiler calls what a backend does
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the collectives that this rank takes part in within its `with` block, and their bytes.
+
+    `counts` is by name, such as "allreduce", and `total_bytes` adds up the tensors that each was given first, which for
+    many is the output: of an all_gather all parts, of a reduce_scatter the own one. Messages to one rank, by send and
+    recv, are counted as well; functional collectives are not seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts: Counter[str] = Counter()
+        self.total_bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "c10d":
+            self.counts[func.overloadpacket.__name__.strip("_")] += 1
+            self.total_bytes += sum(x.nbytes for x in pytree.tree_leaves(args[0]) if isinstance(x, Tensor))
+        return func(*args, **kwargs or {})
+
+
+def record_rank(rank: int, step: Callable[[], object]) -> list[Span]:
+    """When this rank was computing and communicating in `step`, which all ranks begin together.
+
+    Computing is what `step` does within `record_function("forward")` or "update", and "backward", which is found by
+    itself: from the first gradient to the last one, without the time in which it only waits. Communication goes by the
+    name of the collective, such as "all_reduce". On a GPU these are the times at which the CPU queued the work.
+    """
+    check_functions(step=step)
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        dist.barrier()
+        with record_function("step"):
+            step()
+    events = [(e.name, e.time_range.start / 1e6, e.time_range.end / 1e6) for e in recorded.events() or []]
+    [zero] = [start for name, start, _ in events if name == "step"]
+    spans = [Span(rank, name, start, end) for name, start, end in events if name in COMPUTING]
+    spans += [Span(rank, found[1], start, end) for name, start, end in events if (found := COLLECTIVE.fullmatch(name))]
+    gradients = [(start, end) for name, start, end in events if name.startswith("autograd::engine::evaluate_function")]
+    if gradients:
+        spans.append(Span(rank, "backward", min(gradients)[0], max(end for _, end in gradients)))
+    return sorted((Span(r, what, start - zero, end - zero) for r, what, start, end in spans if start >= zero),
+                  key=lambda span: span.start_s)

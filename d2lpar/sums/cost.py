@@ -1,0 +1,132 @@
+"""What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
+
+The model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds, alpha for
+being a message at all and beta for every byte. Chapter 3 fits both; `scale` asks what follows for thousands of devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, log2
+from typing import NamedTuple
+
+import numpy as np
+
+from d2lpar.base.checks import check_list, check_numbers, is_number, shown
+from d2lpar.base.devices import check_num_devices
+from d2lpar.base.door import taught
+
+
+class Link(NamedTuple):
+    """The price of a message: seconds for each message, and seconds for each byte in it."""
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+
+class Published(NamedTuple):
+    """A road as NCCL reckons with it: two prices of one message, and what it takes for the bandwidth.
+
+    Its protocol Simple sends the bytes as they are; LL sends a flag with every four, to wait less.
+    """
+
+    link: Link  # protocol Simple
+    quick: Link  # protocol LL
+    source: str
+
+
+# NCCL 2.27.7, src/graph/tuning.cc: hwLat of Ring, and for LL half of the bandwidth, at most llMaxBws
+PUBLISHED = {
+    "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 141e9), "18 links of 20.6 GB/s"),
+    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 12e9), "16 lanes of 1.5 GB/s"),
+    "100 Gb/s network": Published(Link(14.0e-6, 1 / 12e9), Link(2.7e-6, 1 / 6e9), "12 GB/s of 12.5"),
+}
+
+
+def check_measurements(
+    sizes_bytes: Sequence[float] | np.ndarray, seconds: Sequence[float] | np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays; ValueError unless there is one positive time for each of at least two different sizes."""
+    check_list("sizes_bytes", sizes_bytes)
+    check_list("seconds", seconds)
+    try:
+        n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"sizes and times must be numbers, got {shown(sizes_bytes)} and {shown(seconds)}") from None
+    if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2:
+        raise ValueError(f"a line needs one time for each of two or more sizes, got sizes "
+                         f"{shown(n.tolist())} and times {shown(t.tolist())}")
+    if not (np.isfinite([n, t]).all() and (n >= 0).all() and (t > 0).all()):
+        raise ValueError("sizes must be finite and not negative, times finite and above 0, got "
+                         f"{shown(n.tolist())} and {shown(t.tolist())}")
+    return n, t
+
+
+def check_cost(size_bytes: float, k: int, *links: Link) -> None:
+    """Raise ValueError unless the size is finite and not negative, `k` a number of devices, and links have prices.
+
+    A price may be negative, as one that was fitted to times can be.
+    """
+    check_num_devices(k)
+    check_numbers(a_size_in_bytes=size_bytes)
+    for link in links:
+        if not isinstance(link, Link) or not all(is_number(price) for price in link):
+            raise ValueError(f"a link needs two finite prices, as in Link(1e-5, 1e-9), got {shown(link)}")
+
+
+def check_sizes(sizes_bytes: Sequence[float], *more: float) -> None:
+    """Raise ValueError unless all sizes in the list, and `more`, are finite and not negative."""
+    check_list("sizes in bytes", sizes_bytes)
+    for size in (*sizes_bytes, *more):
+        check_numbers(a_size_in_bytes=size)
+
+
+def check_rounds(rounds: Sequence[Sequence[int]], *links: Link) -> None:
+    """Raise ValueError unless every round has messages, of sizes that can be, and every link has prices."""
+    check_cost(0, 1, *links)
+    check_list("rounds", rounds)
+    for number, sizes in enumerate(rounds):
+        check_sizes(sizes)
+        if len(sizes) == 0:
+            raise ValueError(f"a round needs at least one message, but round {number} of {len(rounds)} has none")
+
+
+@taught(lambda size_bytes, k, link: check_cost(size_bytes, k, link))
+def naive_s(size_bytes, k, link):
+    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices."""
+    return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+@taught(lambda size_bytes, k, link: check_cost(size_bytes, k, link))
+def tree_s(size_bytes, k, link):
+    """Seconds for `allreduce_tree`."""
+    return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+@taught(lambda size_bytes, k, link: check_cost(size_bytes, k, link))
+def ring_s(size_bytes, k, link):
+    """Seconds for `allreduce_ring`, in equal chunks."""
+    return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
+
+
+@taught(lambda rounds, link, common: check_rounds(rounds, link, common))
+def rounds_s(rounds, link, common=Link(0.0, 0.0)):
+    """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
+    A round lasts as its longest message, or as the common road needs for all."""
+    seconds = 0.0
+    for sizes in rounds:
+        alone_s = max(sizes) * link.beta_s_per_byte
+        together_s = sum(sizes) * common.beta_s_per_byte
+        seconds += link.alpha_s + (len(sizes) - 1) * common.alpha_s
+        seconds += max(alone_s, together_s)
+    return seconds
+
+
+@taught(check_measurements,
+        raises="ValueError: for fewer than two different sizes, or a time that is not above 0.")
+def fit_link(sizes_bytes, seconds):
+    """Alpha and beta that make the squares of the relative errors smallest."""
+    n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
+    alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
+    return Link(float(alpha_s), float(beta_s_per_byte))

@@ -1,0 +1,229 @@
+"""Tests of d2lpar.sums.cluster_cost: the closed forms against sums that are really made of messages, and buckets against PyTorch's."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from d2lpar import try_devices
+from d2lpar.processes.ddp import assign_buckets
+from d2lpar.sums.cluster_cost import (
+    bucket_sizes,
+    bus_bandwidth,
+    double_tree_s,
+    halving_s,
+    nested_halving_s,
+    nested_ring_s,
+)
+from d2lpar.sums.cost import PUBLISHED, Link, ring_s, rounds_s, tree_s
+from d2lpar.sums.messages import Meter, exchange
+
+LINKS = [Link(20e-6, 1 / 5e9), Link(1.0, 0.0), Link(0.0, 1.0)]
+NEAR, FAR = Link(3e-6, 1 / 300e9), Link(14e-6, 1 / 12e9)
+
+
+def numbers(k: int, length: int) -> list[torch.Tensor]:
+    return [torch.arange(length) + 1000 * rank for rank in range(k)]
+
+
+# Halving and doubling
+
+
+def allreduce_halving(data: list[torch.Tensor]) -> None:
+    """Near partners first: halves at distance 1, quarters at distance 2, and so on, and the same way back."""
+    held, way_back = list(data), []
+    distance = 1
+    while distance < len(data):
+        halves = [list(x.tensor_split(2)) for x in held]
+        keeps = [int(rank & distance > 0) for rank in range(len(data))]  # the upper half, or the lower
+        exchange(halves, [(rank, rank ^ distance, 1 - keeps[rank]) for rank in range(len(data))], add=True)
+        held = [parts[keep] for parts, keep in zip(halves, keeps)]
+        way_back.append((halves, keeps, distance))
+        distance *= 2
+    for halves, keeps, distance in reversed(way_back):
+        exchange(halves, [(rank, rank ^ distance, keeps[rank]) for rank in range(len(data))], add=False)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 8, 16])
+def test_halving_costs_what_its_metered_rounds_cost(k):
+    data = numbers(k, 48)
+    exact = sum(x.clone() for x in data)
+    with Meter(try_devices(k)) as meter:
+        allreduce_halving(data)
+    assert all(torch.equal(x, exact) for x in data)
+    for link in LINKS:
+        assert halving_s(8 * 48, k, link) == pytest.approx(rounds_s(meter.rounds, link), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("per_node", [1, 2, 4, 8])
+def test_nested_sums_cost_the_same_messages_each_at_the_price_of_its_road(per_node):
+    k = 8
+    data = numbers(k, 48)
+    with Meter(try_devices(k)) as meter:
+        allreduce_halving(data)
+    seconds = 0.0
+    for number in range(meter.num_rounds):
+        messages = [m for m in meter.messages if m.round == number]
+        [(link, size)] = {(NEAR if m.source // per_node == m.target // per_node else FAR, m.size_bytes) for m in messages}
+        seconds += link.alpha_s + size * link.beta_s_per_byte
+    assert nested_halving_s(8 * 48, k, per_node, NEAR, FAR) == pytest.approx(seconds, rel=1e-12)
+
+
+def test_rings_in_nodes_cost_a_ring_in_each_node_and_one_of_a_share_between_the_nodes():
+    for k, per_node in ((8, 1), (8, 2), (64, 8), (8, 8)):
+        expected = ring_s(9600, per_node, NEAR) + ring_s(9600 / per_node, k // per_node, FAR)
+        assert nested_ring_s(9600, k, per_node, NEAR, FAR) == pytest.approx(expected, rel=1e-12)
+
+
+def test_halving_is_never_dearer_than_ring_or_whole_tree():
+    for k in (1, 2, 4, 64, 4096):
+        for size in (0, 1, 1e4, 1e9):
+            for link in LINKS:
+                assert halving_s(size, k, link) <= 1.000001 * min(ring_s(size, k, link), tree_s(size, k, link))
+
+
+# Two trees in pieces
+
+
+def two_trees(k: int) -> list[list[int | None]]:
+    """The parent of each rank in two trees: an even number of ranks is mirrored for the second, an odd one shifted."""
+    first: list[int | None] = [None]
+    for rank in range(1, k):
+        bit = rank & -rank
+        up = rank ^ bit | bit << 1
+        first.append(up if up < k else rank ^ bit)
+    move = (lambda rank: (rank + 1) % k) if k % 2 else (lambda rank: k - 1 - rank)
+    second: list[int | None] = [None] * k
+    for rank, parent in enumerate(first):
+        second[move(rank)] = None if parent is None else move(parent)
+    return [first, second]
+
+
+def turns(trees: list[list[int | None]]) -> dict[tuple[int, int], int]:
+    """For each edge, by tree and child: even or odd rounds, so that no rank has two messages to send, or to receive."""
+    edges = {(tree, child): parent for tree, parents in enumerate(trees) for child, parent in enumerate(parents) if parent is not None}
+    found: dict[tuple[int, int], int] = {}
+    for start in edges:
+        todo = [(start, 0)]
+        while todo:
+            edge, turn = todo.pop()
+            if edge not in found:
+                found[edge] = turn
+                todo += [(other, 1 - turn) for other, parent in edges.items() if parent == edges[edge] or other[1] == edge[1]]
+    return found
+
+
+def broadcast_rounds(trees: list[list[int | None]], pieces: int) -> list[list[tuple[int, int, int]]]:
+    """The messages of each round in which both roots give their pieces to all: (source, target, piece)."""
+    rounds: dict[int, list[tuple[int, int, int]]] = {}
+    turn = turns(trees)
+
+    def send_down(tree: int, rank: int, arrived: list[int]) -> Iterator[None]:
+        for child, parent in enumerate(trees[tree]):
+            if parent == rank:
+                there, last = [], 0
+                for piece in range(pieces):
+                    number = max(arrived[piece], last) + 1
+                    number += number % 2 != turn[tree, child]
+                    rounds.setdefault(number, []).append((rank, child, tree * pieces + piece))
+                    there.append(last := number)
+                yield from send_down(tree, child, there)
+
+    for tree, parents in enumerate(trees):
+        list(send_down(tree, parents.index(None), [0] * pieces))
+    return [rounds.get(number, []) for number in range(min(rounds), max(rounds) + 1)]
+
+
+def allreduce_two_trees(data: list[torch.Tensor], pieces: int) -> None:
+    """The broadcast backwards in time adds up: what came down goes up, the last round first."""
+    rounds = broadcast_rounds(two_trees(len(data)), pieces)
+    parts = [x.tensor_split(2 * pieces) for x in data]
+    for moves in reversed(rounds):
+        exchange(parts, [(target, source, piece) for source, target, piece in moves], add=True)
+    for moves in rounds:
+        exchange(parts, moves, add=False)
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 6, 8, 13, 16])
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_two_trees_sum_in_no_more_rounds_than_the_closed_form_and_at_most_six_fewer(k, pieces):
+    data = numbers(k, 48)
+    exact = sum(x.clone() for x in data)
+    with Meter(try_devices(k)) as meter:
+        allreduce_two_trees(data, pieces)  # exchange refuses two messages to or from one rank
+    assert all(torch.equal(x, exact) for x in data)
+    for link in LINKS:
+        closed, metered = double_tree_s(8 * 48, k, link, pieces), rounds_s(meter.rounds, link)
+        a_round = link.alpha_s + 8 * 48 / (2 * pieces) * link.beta_s_per_byte
+        assert closed - 6.001 * a_round <= metered <= 1.000001 * closed
+
+
+def test_two_trees_of_two_hundred_ranks_take_no_more_rounds_than_the_closed_form():
+    for k in (64, 100, 200):
+        rounds = 2 * len(broadcast_rounds(two_trees(k), 5))
+        assert rounds <= double_tree_s(0, k, Link(1.0, 0.0), 5)
+
+
+def test_many_pieces_make_two_trees_cost_two_buffers_of_bytes_on_any_number_of_devices():
+    for k in (2, 64, 4096):
+        assert double_tree_s(1.0, k, Link(0.0, 1.0), 10_000) == pytest.approx(2.0, rel=2e-3)
+        assert double_tree_s(1.0, 1, Link(1.0, 1.0), 5) == 0
+
+
+def test_the_closed_forms_on_four_devices_by_hand():
+    link = Link(10.0, 0.5)
+    assert halving_s(8, 4, link) == 4 * 10 + 2 * (2 + 1)
+    assert double_tree_s(8, 4, link, 2) == 12 * (10 + 1)
+    assert nested_halving_s(8, 4, 2, Link(1.0, 0.25), link) == 2 * (1 + 1) + 2 * (10 + 1)
+
+
+# Bus bandwidth
+
+
+@pytest.mark.parametrize("k", [2, 3, 8, 512])
+def test_the_bus_bandwidth_of_a_ring_is_the_rate_of_its_links(k):
+    seconds = ring_s(4e9, k, Link(0.0, 1 / 12e9))
+    assert bus_bandwidth(4e9, k, seconds) == pytest.approx(12e9, rel=1e-12)
+
+
+def test_a_switch_that_adds_has_more_bus_bandwidth_than_its_links():
+    assert bus_bandwidth(1.0, 8, PUBLISHED["NVLink 4"].link.beta_s_per_byte) == pytest.approx(1.75 * 370.8e9)
+
+
+# Buckets
+
+
+def test_buckets_by_hand_the_first_small_and_each_closed_when_it_is_full():
+    assert bucket_sizes([5, 1, 9, 2, 3], 4, 10) == [5, 10, 5]  # 3 + 2, then 9 + 1, then what is left
+    assert bucket_sizes([20, 20, 20], 1, 25) == [20, 40]
+    assert bucket_sizes([], 1, 25) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_buckets_are_those_of_pytorch_and_of_chapter_6(seed):
+    generator = torch.Generator().manual_seed(seed)
+    tensors = [torch.zeros(n) for n in torch.randint(1, 100, (30,), generator=generator).tolist()]
+    sizes = [x.nbytes for x in tensors]
+    theirs, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [200, 700])
+    ours = bucket_sizes(sizes, 200, 700)
+    assert ours == [sum(sizes[::-1][i] for i in bucket) for bucket in theirs]
+    assert ours == [sum(sizes[i] for i in bucket) for bucket in assign_buckets(tensors, 200, 700)]
+
+
+# What cannot be
+
+
+@pytest.mark.parametrize("call, words", [
+    (lambda: halving_s(1, 6, FAR), "a power of two, got 6"),
+    (lambda: nested_halving_s(1, 8, 16, NEAR, FAR), "at most all 8 devices, got 16"),
+    (lambda: nested_halving_s(1, 8, 3, NEAR, FAR), "a power of two, got 3"),
+    (lambda: nested_ring_s(1, 8, 16, NEAR, FAR), "at most all 8 devices, got 16"),
+    (lambda: double_tree_s(1, 8, FAR, 0), "pieces must be a whole number of at least 1, got 0"),
+    (lambda: bus_bandwidth(1, 8, 0), "a time above 0"),
+    (lambda: bucket_sizes([1, float("nan")]), "got nan"),
+    (lambda: bucket_sizes([1], 0), "first_bytes must be a whole number of at least 1"),
+])
+def test_what_cannot_be_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()

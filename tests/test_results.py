@@ -1,0 +1,217 @@
+"""Tests of d2lpar.pages.results and of the tools run_trainings and run_batch_sizes: what long runs have found, and that a page may draw it."""
+
+import importlib.util
+from collections import Counter
+from contextlib import redirect_stdout
+from io import StringIO
+from math import isfinite
+from pathlib import Path
+
+import pytest
+import torch
+
+from d2lpar import get_params, load_data_fashion_mnist, train_batch, try_devices
+from d2lpar.one_step.models import lenet_params
+from d2lpar.one_step.scratch import shard_backward
+from d2lpar.one_step.yardstick import distance
+from d2lpar.pages.records import RecordError
+from d2lpar.pages.results import stored_records, stored_results, stored_script
+
+GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
+
+
+def loaded(name):
+    """A tool of the book, as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "book" / "tools" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def tool():
+    return loaded("run_trainings")
+
+
+@pytest.fixture
+def counting(small_data, one_core, monkeypatch):
+    """The tool that counts updates to a target, on 64 images."""
+    module = loaded("run_batch_sizes")
+    for name, value in {"NUM_TRAIN": 64, "NUM_TEST": 16, "MAX_EPOCHS": 1}.items():
+        monkeypatch.setattr(module, name, value)
+    return module
+
+
+def test_what_is_not_stored_is_refused_with_the_names_that_are():
+    with pytest.raises(ValueError, match=r"of the names \['lenet_trainings'\], not 'nothing'"):
+        stored_results("nothing")
+
+
+def test_records_that_are_not_stored_are_refused_with_the_names_that_are():
+    for name in ("nothing", "bench", "../_data/bench", None):
+        with pytest.raises(ValueError, match=r"of the names \[.*'batch_sizes'.*\], not"):
+            stored_records(name)
+
+
+def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are_cut_off(tmp_path, monkeypatch):
+    monkeypatch.setattr("d2lpar.pages.results.FOLDER", tmp_path)
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"about": {"command": "so"}}\n{"run": {"seed": 0}, "updates": 3}\n')
+    assert stored_records("few") == ({"command": "so"}, [{"run": {"seed": 0}, "updates": 3}])
+    file.write_text(file.read_text()[:-2])
+    with pytest.raises(RecordError, match="cut off in line 2"):
+        stored_records("few")
+
+
+def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
+    found = stored_results("lenet_trainings")
+    about = found.pop("about")
+    assert {name: len(runs) for name, runs in found.items()} == GROUPS == Counter(group for group, *_ in tool.plan())
+    said = [(group, said) for group, said, *_ in tool.plan()]
+    kept = {"updates_per_epoch", "accuracies", "apart"}
+    assert [(group, {k: v for k, v in run.items() if k not in kept}) for group in found for run in found[group]] == sorted(
+        said, key=lambda pair: list(found).index(pair[0]))
+    assert about["command"] == tool.COMMAND and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
+    text = (root / "d2lpar" / "pages" / "stored" / "lenet_trainings.json").read_text("utf8")
+    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
+
+
+def test_every_stored_number_can_be_one():
+    found = stored_results("lenet_trainings")
+    for group, runs in found.items():
+        for run in runs if group != "about" else ():
+            assert all(0 <= accuracy <= 1 for accuracy in run.get("accuracies", []))
+            assert run["apart"] and all(isfinite(far) and far >= 0 for far in run["apart"])
+    assert all(far == 0 for run in found["devices"] for far in run["apart"]), "replicas of the right training are equal"
+    assert all(far > 0.01 for run in found["trap"] for far in run["apart"])
+
+
+def test_in_the_trap_rank_0_takes_the_right_step_once_and_rank_1_that_of_its_shard(tool, one_core):
+    X, y, devices = torch.rand(6, 1, 28, 28).double(), torch.arange(6), try_devices(2)
+    start = [p.double() for p in lenet_params()]
+    replicas = [get_params(start, device) for device in devices]
+    tool.trapped_batch(X, y, replicas, devices, 0.2)
+    for replica, images, labels in zip(replicas, (X, X[3:]), (y, y[3:])):
+        right = get_params(start, devices[0])
+        shard_backward(images, labels, right)
+        assert distance(replica, [p - 0.2 * p.grad / 6 for p in right]) < 1e-12
+
+
+def test_the_steps_that_drift_apart_begin_as_one(tool, small_data, one_core):
+    tool.NUM_TRAIN, tool.NUM_TEST = 64, 8
+    for activation in tool.ACTIVATIONS:
+        apart = tool.drift(activation, 0.05, torch.float64, seed=0)["apart"]
+        assert len(apart) == 2 and apart[0] < 1e-14
+
+
+def test_a_run_keeps_an_accuracy_and_a_distance_for_each_epoch(tool, small_data, one_core):
+    tool.NUM_TRAIN, tool.NUM_TEST = 70, 8
+    run = tool.training(2, 32, 0.1, 0, 0, epochs=2)
+    assert run["updates_per_epoch"] == 3 and len(run["accuracies"]) == 2 and run["apart"] == [0, 0]
+
+
+def test_a_run_has_its_own_order_start_and_scale(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+
+    def first_step(start=0, order=0, scale=None):
+        seen = []
+        tool.training(1, 32, 0.1, start, order, 1, scale, lambda X, y, replicas, *_: seen.append((X, replicas[0][0].detach().clone())))
+        return seen[0]
+
+    X, W1 = first_step()
+    assert all(map(torch.equal, first_step(), (X, W1))), "the same run again"
+    assert not torch.equal(first_step(order=1)[0], X) and torch.equal(first_step(order=1)[1], W1)
+    assert torch.equal(first_step(start=1)[0], X) and not torch.equal(first_step(start=1)[1], W1)
+    assert first_step(scale=0.01)[1].std() < 0.02 < W1.std()
+
+
+def test_a_run_keeps_the_accuracy_of_rank_0_and_the_distance_of_the_farthest_replica(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+    monkeypatch.setattr(tool, "evaluate_accuracy", lambda params, test_iter: params[7][0].item())
+
+    def step(X, y, replicas, devices, lr):
+        for replica, value in zip(replicas, (0.25, 0.75, 0.5)):
+            replica[7].data.fill_(value)
+
+    run = tool.training(3, 32, 0.1, 0, 0, epochs=1, step=step)
+    assert run["accuracies"] == [0.25] and run["apart"] == [2]  # |0.75 - 0.25| / 0.25
+    assert tool.training(2, 64, 0.1, 0, 0, epochs=1, step=tool.trapped_batch)["apart"][0] > 0
+
+
+def test_a_drift_uses_the_activation_that_it_names(tool, small_data, one_core, monkeypatch):
+    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
+    monkeypatch.setattr(tool, "NUM_TEST", 8)
+    calls = []
+    monkeypatch.setattr(tool, "ACTIVATIONS", {"watched": lambda x: calls.append(x) or x.tanh()})
+    tool.drift("watched", 0.05, torch.float64, seed=0)
+    assert len(calls) == 2 * 3 * 3, "three layers, two steps, on the whole batch and on two halves"
+    from_plan = {arguments["activation"] for group, _, _, arguments in tool.plan() if group == "rounding"}
+    assert from_plan == {"watched", "ReLU"}
+
+
+def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data_and_name_no_one(root):
+    tool = loaded("run_batch_sizes")
+    about, records = stored_records("batch_sizes")
+    assert sorted(str(record["run"]) for record in records) == sorted(map(str, tool.plan()))
+    assert (about["command"], about["target"], about["max_epochs"]) == (tool.COMMAND, tool.TARGET, tool.MAX_EPOCHS)
+    assert (about["data"]["source"], about["data"]["num_train"]) == ("Fashion-MNIST", tool.NUM_TRAIN)
+    assert all(tool.NUM_TRAIN % n == 0 for n in tool.BATCH_SIZES), "every minibatch is full"
+    for record in records:
+        assert (record["updates"] is not None) == (record["accuracy"] >= tool.TARGET)
+        assert record["updates"] is None or record["updates"] * record["run"]["batch_size"] <= tool.MAX_EPOCHS * tool.NUM_TRAIN
+    text = (root / "d2lpar" / "pages" / "stored" / "batch_sizes.jsonl").read_text("utf8")
+    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
+
+
+def test_a_run_to_a_target_looks_after_8_updates_and_then_ever_more_rarely(counting, monkeypatch):
+    looks = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: looks.append(1) or [0.1, 0.2, 0.9][len(looks) - 1])
+    assert counting.updates_to_target(4, 0.01, 0) == {"updates": 10, "accuracy": 0.9} and len(looks) == 3
+
+
+def test_a_run_that_does_not_reach_the_target_has_no_updates(counting, monkeypatch):
+    monkeypatch.setattr(counting, "TARGET", 2)
+    assert counting.updates_to_target(4, 0.01, 0)["updates"] is None
+
+
+def test_a_run_that_breaks_down_ends_at_the_next_look(counting, monkeypatch):
+    looks = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: looks.append(1) or 0.1)
+    assert counting.updates_to_target(4, 1e30, 0) == {"updates": None, "accuracy": 0.1} and len(looks) == 1
+
+
+def test_a_run_to_a_target_takes_the_steps_of_one_device_in_pieces(counting, monkeypatch):
+    seen = []
+    monkeypatch.setattr(counting, "PIECE", 3)
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: seen.append([p.detach().clone() for p in params]) or 1)
+    assert counting.updates_to_target(8, 0.05, 3)["updates"] == 8
+    with redirect_stdout(StringIO()):
+        batches, _ = load_data_fashion_mnist(8, 64, 16, seed=3)
+    params = get_params(lenet_params(seed=3), torch.device("cpu"))
+    for X, y in batches:
+        train_batch(X, y, [params], [torch.device("cpu")], 0.05)
+    assert distance(seen[0], params) < 1e-4
+
+
+def test_the_plan_has_each_batch_size_at_each_rate_with_each_seed_once():
+    tool = loaded("run_batch_sizes")
+    settings = Counter((run["batch_size"], run["lr"], run.get("warmup")) for run in tool.plan())
+    assert set(settings.values()) == {len(tool.SEEDS)} and len(settings) == len(tool.BATCH_SIZES) * len(tool.RATES) + 2
+
+
+def test_a_run_with_a_warmup_begins_at_a_quarter_of_its_rate(counting, monkeypatch):
+    rates = []
+    monkeypatch.setattr(counting, "evaluate_accuracy", lambda params, test_iter: 1)
+    monkeypatch.setattr(counting, "sgd", lambda params, lr, n: rates.append(lr))
+    counting.updates_to_target(4, 0.4, 0, warmup=3)
+    assert rates == pytest.approx([0.1, 0.2, 0.3, *[0.4] * 5])
+    counting.updates_to_target(4, 0.4, 0)
+    assert rates[8:] == [0.4] * 8
+
+
+def test_a_script_to_take_home_is_found_by_its_name():
+    compile(stored_script("train_ddp"), "train_ddp.py", "exec")
+    with pytest.raises(ValueError, match=r"of the names \['train_ddp'\], not 'another'"):
+        stored_script("another")

@@ -1,0 +1,144 @@
+"""Three ways to share the work of a step: the formulas against timelines made piece by piece, and against numbers by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from d2lpar.one_step.models import resnet18
+from d2lpar.one_step.step_times import (
+    Piece,
+    Stages,
+    alone_s,
+    by_channels_s,
+    by_data_s,
+    by_layers_s,
+    channel_spans,
+    cuts_of,
+    data_spans,
+    layer_spans,
+    pieces_of,
+    stages_of,
+)
+
+PIECES = [Piece(9e5, 768, 0, 50_176), Piece(116e6, 74_112, 100_352, 50_176), Piece(90e6, 230_272, 75_264, 25_088),
+          Piece(116e6, 1_181_184, 25_088, 12_544), Piece(151e6, 4_721_664, 16_906, 8_192)]
+FLOP, PARAMS, READS = (sum(getattr(piece, field) for piece in PIECES) for field in ("flop", "params", "reads"))
+RATES = (10e12, 10e9)
+RANKS, BATCHES = [1, 2, 3, 5], [8, 60, 1024]
+
+
+def end_s(spans):
+    return max(span.end_s for span in spans)
+
+
+def test_two_ranks_and_round_numbers_by_hand():
+    assert alone_s(10, 100, 1000) == 3  # 1 s forward, 2 s backward
+    assert by_data_s(2, 10, 100, 50, 1000, 100) == 1.5 + 2  # each rank sends 4 bytes for each of 50 numbers
+    assert by_data_s(2, 10, 100, 50, 1000, 100, overlap=1) == 1.5 + 1  # 1 s of backward hides 1 s
+    assert by_data_s(3, 10, 100, 0, 1000, 100) == pytest.approx(1.2)  # the largest shard has 4
+    assert by_channels_s(2, 10, 100, 5, 1000, 100) == 1.5 + 2
+    assert by_channels_s(2, 10, 100, 5, 1000, 100, overlap=1) == 2
+    assert by_layers_s(10, 100, 50, 5, 5, 1000, 100) == 3 + 4  # 2 s there, and 2 s back
+    assert by_layers_s(10, 100, 50, 0, 0, 1000, 100, micro=2) == pytest.approx(3 * 0.75)
+    # two ranks, 4 s of sending: half of 7 s, then 1.5 s of work and 2 s of sending in beats of 0.25 + 1 and 0.5 + 1
+    assert by_layers_s(10, 100, 50, 5, 5, 1000, 100, micro=2) == pytest.approx(3.5 + 1.25 + 1.5)
+    # three ranks, two cuts: the middle one receives and sends
+    assert by_layers_s(10, 100, 50, 10, 5, 1000, 100, micro=2) == pytest.approx(5.5 + 2.25 + 2.5)
+
+
+def test_half_of_the_hiding_is_half_way_between_none_and_all():
+    for way, numbers in ((by_data_s, (2, 10, 100, 50)), (by_data_s, (2, 10, 100, 10)), (by_channels_s, (2, 10, 100, 5)),
+                         (by_channels_s, (2, 10, 100, 2)), (by_layers_s, (10, 100, 50, 5, 5)), (by_layers_s, (10, 100, 50, 3, 2))):
+        more = {"micro": 5} if way is by_layers_s else {}
+        none, half, full = (way(*numbers, 1000, 100, overlap=part, **more) for part in (0, 0.5, 1))
+        assert half == pytest.approx((none + full) / 2, rel=1e-12) and full < none * 0.99
+
+
+@pytest.mark.parametrize("k", RANKS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_the_simplest_forms_take_as_long_as_their_timelines(k, batch):
+    assert by_data_s(k, batch, FLOP, PARAMS, *RATES) == pytest.approx(end_s(data_spans(PIECES, k, batch, *RATES)), rel=1e-12)
+    assert by_channels_s(k, batch, FLOP, READS, *RATES) == pytest.approx(end_s(channel_spans(PIECES, k, batch, *RATES)), rel=1e-12)
+    assert by_layers_s(batch, FLOP, *stages_of(PIECES, k), *RATES) == pytest.approx(
+        end_s(layer_spans(PIECES, k, batch, *RATES)), rel=1e-12)
+
+
+@pytest.mark.parametrize("micro", [2, 8])
+@pytest.mark.parametrize("k", RANKS)
+def test_a_pipeline_whose_sending_is_hidden_takes_as_long_as_its_timeline(k, micro):
+    for batch in BATCHES:
+        assert by_layers_s(batch, FLOP, *stages_of(PIECES, k), *RATES, overlap=1, micro=micro) == pytest.approx(
+            end_s(layer_spans(PIECES, k, batch, *RATES, overlap=True, micro=micro)), rel=1e-12)
+
+
+@pytest.mark.parametrize("micro", [2, 8])
+@pytest.mark.parametrize("k", RANKS)
+def test_a_pipeline_that_does_not_overlap_takes_no_longer_than_the_formula_says(k, micro):
+    for batch in BATCHES:
+        for link in (1e9, 1e10, 1e11):
+            timeline = end_s(layer_spans(PIECES, k, batch, RATES[0], link, micro=micro))
+            formula = by_layers_s(batch, FLOP, *stages_of(PIECES, k), RATES[0], link, micro=micro)
+            assert timeline * (1 - 1e-12) <= formula <= 1.3 * timeline
+            assert k > 2 or formula == pytest.approx(timeline, rel=1e-12)
+
+
+def test_more_micro_batches_than_examples_are_refused():
+    with pytest.raises(ValueError, match="8 examples cannot make 16 micro-batches"):
+        by_layers_s(8, FLOP, *stages_of(PIECES, 2), *RATES, micro=16)
+    with pytest.raises(ValueError, match="8 examples cannot make 16 micro-batches"):
+        layer_spans(PIECES, 2, 8, *RATES, micro=16)
+
+
+@pytest.mark.parametrize("k", RANKS)
+@pytest.mark.parametrize("batch", BATCHES)
+def test_no_timeline_hides_more_than_the_formula_says(k, batch):
+    for formula, simple, hidden in (
+            (by_data_s(k, batch, FLOP, PARAMS, *RATES, overlap=1), data_spans(PIECES, k, batch, *RATES),
+             data_spans(PIECES, k, batch, *RATES, overlap=True)),
+            (by_channels_s(k, batch, FLOP, READS, *RATES, overlap=1), channel_spans(PIECES, k, batch, *RATES),
+             channel_spans(PIECES, k, batch, *RATES, overlap=True))):
+        assert formula <= end_s(hidden) * (1 + 1e-12) and end_s(hidden) <= end_s(simple) * (1 + 1e-12)
+        assert k == 1 or end_s(hidden) < 0.99 * end_s(simple)  # something hides
+
+
+def test_each_rank_computes_its_share_and_two_spans_never_meet_on_it():
+    for spans in (data_spans(PIECES, 3, 60, *RATES, overlap=True), channel_spans(PIECES, 3, 60, *RATES, overlap=True),
+                  layer_spans(PIECES, 3, 60, *RATES, overlap=True, micro=4)):
+        work_s = 0.0
+        for rank in range(3):
+            busy = sorted((s.start_s, s.end_s) for s in spans if s.rank == rank and s.what != "send")
+            assert all(end <= start + 1e-15 for (_, end), (start, _) in zip(busy, busy[1:]))
+            work_s += sum(end - start for start, end in busy)
+        assert work_s == pytest.approx(alone_s(60, FLOP, RATES[0]), rel=1e-12)
+
+
+def test_one_rank_is_one_rank_in_every_way():
+    alone = pytest.approx(alone_s(60, FLOP, RATES[0]), rel=1e-12)
+    assert by_data_s(1, 60, FLOP, PARAMS, *RATES) == alone
+    assert by_channels_s(1, 60, FLOP, READS, *RATES) == alone
+    assert by_layers_s(60, FLOP, *stages_of(PIECES, 1), *RATES, micro=4) == alone
+
+
+def test_the_cut_leaves_the_busiest_stage_least_and_is_between_pieces():
+    assert cuts_of(PIECES, 2) == (3,)
+    assert stages_of(PIECES, 2) == Stages(116e6 + 151e6, 25_088, 25_088)
+    assert stages_of(PIECES, 5) == Stages(151e6, 50_176 + 50_176 + 25_088 + 12_544, 50_176)
+    with pytest.raises(ValueError, match="5 pieces cannot be cut into 6 stages"):
+        stages_of(PIECES, 6)
+
+
+def test_what_is_read_twice_is_counted_once_the_examples_not_and_the_scores_at_last():
+    net = resnet18(10)
+    pieces = pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(2, 1, 28, 28))
+    assert sum(piece.params for piece in pieces) == sum(p.numel() for p in net.parameters())
+    assert pieces[0].reads == 0  # the images are on every rank
+    assert pieces[3].reads == 64 * 28 * 28 + 128 * 14 * 14  # the first convolution and the shortcut read the same
+    assert pieces[-1].reads == 512 + 10 and pieces[5].outputs == 256 * 7 * 7
+    assert not any(module._forward_pre_hooks for module in net.modules())
+
+
+def test_arithmetic_is_counted_for_one_example():
+    [piece] = pieces_of([nn.Linear(6, 8)], torch.rand(5, 6))
+    assert piece == Piece(2 * 6 * 8, 6 * 8 + 8, 8, 8)

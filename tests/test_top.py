@@ -1,0 +1,89 @@
+"""Tests of the top of the package: it loads at once, every name is found, and what people are told to type works."""
+
+from __future__ import annotations
+
+import pydoc
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import d2lpar
+
+SLOW_TO_LOAD = {"matplotlib", "d2l", "torchvision", "pandas", "torch._dynamo", "IPython"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line, loaded", [
+    ("from d2lpar import train_batch", set()), ("import d2lpar as dp; dp.train, dp.diagnose, dp.SyncBatchNorm", set()),
+    ("import d2lpar as dp; dp.resnet18(10)", set()), ("import d2lpar; d2lpar.plot", {"matplotlib", "IPython"})])
+def test_what_takes_long_to_load_is_loaded_by_those_who_need_it(line: str, loaded: set[str]) -> None:
+    code = f"{line}; import sys; print(sorted({SLOW_TO_LOAD} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{sorted(loaded)}\n"
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'd2lpar' has no attribute 'allreduse'"):
+        d2lpar.allreduse
+    assert re.fullmatch(r"\d+\.\d+\.\d+", d2lpar.__version__)
+
+
+def test_help_names_all_that_a_reader_takes_along_in_a_hundred_lines() -> None:
+    text = pydoc.render_doc(d2lpar, renderer=pydoc.plaintext)
+    assert len(text.splitlines()) <= 100
+    assert [name for name in dir(d2lpar) if not re.search(rf"\b{name}\b", text)] == []
+
+
+def texts(root: Path) -> dict[str, str]:
+    """What people read: pages, the README, the strings of the package and of its tools, and what chapters say."""
+    found = {str(file.relative_to(root)): file.read_text("utf8")
+             for file in [*root.glob("*.md"), *(root / "book").glob("*.md"), *(root / "d2lpar").rglob("*.py")]}
+    for file in (root / "notebooks").rglob("*.ipynb"):
+        found[file.name] = "\n".join(cell.source for cell in nbformat.read(file, as_version=4).cells)
+    return found
+
+
+def test_every_name_of_the_package_that_people_are_told_is_there(root: Path) -> None:
+    told = {(place, name) for place, text in texts(root).items()
+            for name in re.findall(r"(?<![\w./~-])(?:d2lpar|dp)((?:\.[A-Za-z_]\w*)+)", text)}
+    assert len(told) > 100
+    lost = []
+    for place, name in told:
+        try:
+            exec(f"import d2lpar\nd2lpar{name}", {})
+        except AttributeError:
+            try:
+                exec(f"import d2lpar{name}", {})
+            except ImportError:
+                lost.append((place, name))
+    assert lost == []
+
+
+def test_the_line_that_a_reader_without_the_data_is_told_can_be_typed(capsys: pytest.CaptureFixture, small_data: None,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    from d2lpar.data import download
+
+    called = []
+    monkeypatch.setattr(download, "download_fashion_mnist", lambda: called.append("here"))
+    d2lpar.load_data_fashion_mnist(4, 8, 8)
+    [line] = re.findall(r"; (import .*\(\)) gets the real ones", capsys.readouterr().out)
+    exec(line, {})
+    assert called == ["here"]
+
+
+def test_every_command_of_the_package_that_people_are_told_is_one(root: Path) -> None:
+    told = {word for text in texts(root).values() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
+    assert {"data", "bench", "study"} <= told
+    for word in told:
+        run = subprocess.run([sys.executable, "-m", "d2lpar", word, "--help"], capture_output=True, text=True)
+        assert run.returncode == 0, (word, run.stderr)
+
+
+def test_every_target_of_make_that_people_are_told_is_one(root: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (root / "Makefile").read_text("utf8"), re.M))
+    told = {word for text in texts(root).values() for word in re.findall(r"`make ([a-z]+)", text)}
+    assert told and told <= targets

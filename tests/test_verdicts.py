@@ -1,0 +1,42 @@
+"""Tests of d2lpar.pages.verdicts: a reader's answer is judged in words, whatever it is."""
+
+import linecache
+import sys
+from functools import cache
+
+import pytest
+
+from d2lpar.pages.verdicts import verdict
+
+
+def is_two(answer):
+    return "Right." if answer(1) + 1 == 3 else f"Not yet: {answer(1)} is not 2."
+
+
+def divides(number):
+    return number // 0
+
+
+@pytest.mark.parametrize("answer, words", [
+    (lambda x: 2, "Right.\n"),
+    (lambda x: 3, "Not yet: 3 is not 2.\n"),
+    (lambda x: "2", "Not yet: the check cannot read what your function gives, TypeError: "),
+    (divides, "Not yet: your function raises in the line `return number // 0`, ZeroDivisionError: "),
+    (lambda: 2, "Not yet: your function raises, TypeError: "),
+    (cache(divides), "Not yet: your function raises, ZeroDivisionError: "),
+    (eval("lambda number: 1 // 0"), "Not yet: your function raises, ZeroDivisionError: "),
+    (sys.exit, "Not yet: your function raises, SystemExit: 1"),
+    (2, "Not yet: the answer must be a function, it is 2.\n"),
+])
+def test_an_answer_is_judged_in_words(answer, words, capsys):
+    linecache.checkcache()
+    verdict(is_two, answer)
+    assert capsys.readouterr().out.startswith(words)
+
+
+def test_an_interrupt_is_no_answer():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        verdict(is_two, interrupted)
