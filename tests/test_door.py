@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import d2lpar
 import sync_cells
 from d2lpar import allreduce, get_params, lenet_params, split_batch, train_batch
 from d2lpar.base.door import bare, is_door, taught
@@ -88,6 +89,12 @@ def test_bare_functions_have_no_door_also_where_they_call_each_other():
     assert inspect.getsource(cut).startswith("def split_batch") and inspect.unwrap(train_batch).__globals__["split_batch"] is split_batch
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_bare_functions_have_no_door_in_their_default_arguments_either(order):
+    plain = dict(zip(names := ("train", "train_batch")[::order], bare(*(getattr(d2lpar, name) for name in names))))
+    assert inspect.signature(plain["train"]).parameters["step"].default is plain["train_batch"]
+
+
 def test_what_is_decorated_below_its_door_stays_so():
     from d2lpar import sgd
 
@@ -115,7 +122,7 @@ def test_the_door_stands_first_and_what_is_below_it_is_the_algorithm_and_nothing
         assert is_door(node.decorator_list[0]), f"{name} of {module}"
         own = [line.strip() for line in text.splitlines()]
         assert not any("check_" in line or "taught" in line or "uninterrupted" in line for line in own), name
-        every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        every = [n for n in ast.walk(node) if isinstance(n, ast.arg)]
         inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)]
         assert not any(arg.annotation for arg in every) and not any(n.returns for n in inner), f"{name} has annotations"
         docstring = ast.get_docstring(node)

@@ -102,6 +102,17 @@ def test_an_interrupt_waits_for_the_end_of_the_step_in_which_it_comes():
     assert done == ["a", "b"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_an_interrupt_after_a_loop_was_left_comes_before_the_next_epoch():
+    done = []
+    with pytest.raises(KeyboardInterrupt), History(2, 3, CPU) as training:
+        for epoch in range(2):
+            for batch in training.clocked("abc"):
+                done.append((epoch, batch))
+                break
+            signal.raise_signal(signal.SIGINT)
+    assert done == [(0, "a")] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_after_a_step_that_fails_interrupts_come_at_once_again():
     with pytest.raises(ZeroDivisionError) as error, History(1, 2, CPU) as training:
         for _ in training.clocked("ab"):

@@ -167,7 +167,7 @@ def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, cha
                     page, anchor = name.removeprefix("d2lpar.").rpartition(".")[0], f"taught-{re.sub('[._]', '-', name[7:]).lower()}"
                     assert f'API: <a class="reference internal" href="../book/api/{page}.html#{name}"' in pages[chapter.stem], name
                     assert f'id="{anchor}"' in pages[chapter.stem]
-                    entry = (site / "book" / "api" / f"{page}.html").read_text("utf8").split(f'id="{name}"')[1].split("<dt ")[0]
+                    entry = (site / "book" / "api" / f"{page}.html").read_text("utf8").split(f'id="{name}"')[1].split('<dt class="sig')[0]
                     assert f'href="../../notebooks/{chapter.stem}.html#{anchor}"' in entry, f"the entry of {name} leads elsewhere"
                     taught.add(name)
     assert taught == sync_cells.taught_names() != set()

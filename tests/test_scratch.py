@@ -6,6 +6,7 @@ In exact arithmetic nothing depends on the number of devices; what rounding may 
 import ast
 import inspect
 import re
+import signal
 import subprocess
 import sys
 from fractions import Fraction
@@ -309,6 +310,16 @@ def test_a_step_of_sgd_is_made_with_all_gradients_or_not_at_all():
     assert all((p == 1).all() for p in params)
     sgd(params, 0.5, 2)
     assert [p.tolist() for p in params] == [[0.75] * 2, [0.0] * 3] and all((p.grad == 0).all() for p in params)
+
+
+def test_an_interrupt_of_sgd_waits_until_all_parameters_have_taken_the_step():
+    params = [torch.ones(1, requires_grad=True) for _ in range(3)]
+    for p in params:
+        p.grad = torch.ones(1)
+
+    with pytest.raises(KeyboardInterrupt), mock.patch.object(torch.Tensor, "zero_", lambda grad: signal.raise_signal(signal.SIGINT)):
+        sgd(params, 0.5, 1)
+    assert [p.item() for p in params] == [0.5] * 3
 
 
 def test_labels_that_would_be_compared_with_every_image_are_refused():

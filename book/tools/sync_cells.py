@@ -44,7 +44,7 @@ def definitions(module: str) -> dict[str, str]:
 
 
 def package_text(module: str, name: str) -> str:
-    """The lines of the top-level definition `name` of `d2lpar/<module>.py`, as they stand there below its door."""
+    """The lines of the top-level definition `name` of the module of this name, as they stand there below its door."""
     if name not in definitions(module):
         raise LookupError(f"{home(module).relative_to(ROOT)} has no top-level definition of {name}")
     return definitions(module)[name]

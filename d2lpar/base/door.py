@@ -67,18 +67,23 @@ def taught(*checks: Callable, whole: bool = False, around: Callable | None = Non
 def bare(*functions: Callable) -> list[Callable]:
     """The same functions without their doors, also where they call each other: as a reader has written them.
 
-    For a page that lets a trap spring, and for the tests.
+    For whoever wants to let a trap spring: tests, and pages.
     """
     names: dict[str, Any] = {}
     for fn in functions:
         names |= vars(sys.modules[fn.__module__])
+    plain = {}
     for fn in functions:
         module = sys.modules[fn.__module__]
         [node] = [n for n in ast.parse(inspect.getsource(module)).body if getattr(n, "name", None) == fn.__name__]
         assert isinstance(node, ast.FunctionDef)
         node.decorator_list = [d for d in node.decorator_list if not is_door(d)]
         exec(compile(ast.Module([node], []), module.__file__ or "", "exec", dont_inherit=True), names)
-    return [names[fn.__name__] for fn in functions]
+        plain[fn] = names[fn.__name__]
+    for copy in map(inspect.unwrap, plain.values()):
+        copy.__defaults__ = copy.__defaults__ and tuple(plain[x] if callable(x) and x in plain else x
+                                                       for x in copy.__defaults__)
+    return list(plain.values())
 
 
 def is_door(decorator: ast.expr) -> bool:

@@ -55,7 +55,11 @@ class History:
         return self
 
     def clocked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Go through `batches`, while the clock runs and the bar moves; an interrupt waits for the end of a step."""
+        """Go through `batches`, while the clock runs and the bar moves; an interrupt waits for the end of a step.
+
+        Where a loop is left by `break`, it waits for the next epoch, or for the end of the `with` block.
+        """
+        self._steps.close()  # of an epoch that was left by `break`
         self._steps = self._go_through(batches)
         return self._steps
 

@@ -57,8 +57,9 @@ def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], 
         raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
     for rank, (params, device) in enumerate(zip(device_params, devices)):
         check_lenet(f"replica {rank}", params)
-        if not all(p.requires_grad and p.dtype == X.dtype for p in params):
-            raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images are")
+        if not all(p.is_leaf and p.requires_grad and p.dtype == X.dtype for p in params):
+            raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images "
+                             "are, and no result of other tensors")
         place = torch.empty(0, device=device).device  # "cuda" alone means the current one
         elsewhere = {str(p.device) for p in params if p.device != place}
         if elsewhere:
@@ -106,7 +107,7 @@ def fresh_gradients(device_params: Sequence[Sequence[Tensor]]) -> Generator[None
         raise
 
 
-@taught(check_params, more="`params` is a list of tensors of a floating dtype; those of the replica require grad.")
+@taught(check_params, more="`params` is a list of tensors of a floating or complex dtype; the replica's require grad.")
 def get_params(params, device):
     """A replica: copies of `params` on `device`, always in memory of their own."""
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]

@@ -12,13 +12,14 @@ import shutil
 import signal
 import sys
 
-numbers = [int(line) for line in sys.stdin]
-for number in numbers:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(number, signal.SIGKILL)
-        else:
-            os.kill(number, signal.SIGTERM)
-    except OSError:
-        pass  # it is gone already
-shutil.rmtree(sys.argv[1], ignore_errors=True)
+if __name__ == "__main__":  # to load it must harm nobody
+    numbers = [int(line) for line in sys.stdin]
+    for number in numbers:
+        try:
+            if hasattr(os, "killpg"):
+                os.killpg(number, signal.SIGKILL)
+            else:
+                os.kill(number, signal.SIGTERM)
+        except OSError:
+            pass  # it is gone already
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
