@@ -16,8 +16,8 @@ import pytest
 
 VENV = Path(__file__).resolve().parent / ".venv"
 # what is costly and shared, and by the tests of which files
-TOGETHER = {"site": "browser pages repository site", "ranks": "batchnorm bench ddp diagnosis evaluation ranks traffic",
-            "processes": "processes", "trainings": "train_ddp"}
+TOGETHER = {"site": "browser pages repository site weights", "processes": "processes", "trainings": "train_ddp",
+            "ranks": "batchnorm bench ddp diagnosis evaluation ranks traffic"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP"):
         os.environ.pop(name, None)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to the other processes
-    # glibc, in processes started from here on, keeps the memory of one step for the next: see page faults in chapter 6
+    # glibc, in processes started from here on, keeps the memory of one step for the next, as the chapter on DDP says
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "33554432")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "268435456")
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):

@@ -16,7 +16,7 @@ def main() -> None:
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
     options.add_argument("--json", nargs="?", const="-", metavar="FILE",
                          help="write JSON into FILE too, or print it instead of the table")
-    about = "train one recipe under every suspect, ten seeds each (an hour and a quarter on two cores; chapter 5)"
+    about = "train one recipe under every suspect, ten seeds each (an hour and a quarter on two cores)"
     options = commands.add_parser("study", help=about, description=about)
     options.add_argument("file", help="where the results go; stopped, the same command goes on from there")
     options.add_argument("--seeds", type=int, default=10, help="how many (10)")

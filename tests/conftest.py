@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import configuration, settings
 
+import revisions
+
 if TYPE_CHECKING:
     from d2lpar.processes import RankGroup
 
@@ -106,10 +108,16 @@ def root() -> Path:
 
 @pytest.fixture(scope="session")
 def chapters(root: Path) -> list[Path]:
-    """The notebooks, in order."""
+    """The notebooks on the reader's path, in order."""
     found = sorted(root.glob("notebooks/*.ipynb"))
     assert found, "there are no chapters"
     return found
+
+
+@pytest.fixture(scope="session")
+def notebooks(root: Path) -> list[Path]:
+    """The chapters, and the pages of the appendix."""
+    return revisions.notebooks(root / "notebooks")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from d2lpar.one_step.models import resnet18
 from d2lpar.one_step.step_times import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
 from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
 from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
+from revisions import name_of
+from weights import LIMITS
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +85,7 @@ class Found(NamedTuple):
     formulas: tuple[int, int, int]  # in the text, typeset, and with an error
     scrolling: list[str]  # boxes of code and output
     violations: list[str]  # of rules of accessibility
+    screens: float  # how many of 1280 x 900, with what is folded folded
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +110,7 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
     views = (wide[0], phone[1]) if described else (*wide, *phone[::-1])
     show(page, *views[0])
     visit(page, file)
+    screens = page.evaluate("document.querySelector('.bd-article').scrollHeight") / 900
     formulas = tuple(page.locator(f".bd-article {what}").count() for what in (".math", "mjx-container", "mjx-merror"))
     sticking_out, filters = {}, set()
     for width, theme in views:
@@ -125,7 +129,7 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
     for event, listener in listeners.items():
         page.remove_listener(event, listener)
     page.goto("about:blank")  # so that the next page hears nothing of this one
-    return Found(troubles, sticking_out, filters, formulas, scrolling, broken)
+    return Found(troubles, sticking_out, filters, formulas, scrolling, broken, screens)
 
 
 def show(page: Page, width: int, theme: Literal["light", "dark"]) -> None:
@@ -155,6 +159,10 @@ def test_no_page_breaks_a_rule_of_accessibility(found: dict[str, Found]) -> None
     assert {name: page.violations for name, page in found.items() if page.violations} == {}
 
 
+def test_no_chapter_that_is_divided_is_longer_than_twenty_screens(found: dict[str, Found]) -> None:
+    assert {name: found[f"{name}.html"].screens for name in LIMITS if found[f"{name}.html"].screens > 20} == {}
+
+
 def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str, Found], chapters: list[Path]) -> None:
     for name in ["index.html", *(f"{chapter.stem}.html" for chapter in chapters)]:
         assert found[name].filters == {"none"}, name
@@ -181,7 +189,7 @@ def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
     page.close()
 
 
-EXPLORERS = ["01_why_gradients_split", "03_allreduce"]
+EXPLORERS = ["appendix/three_ways", "07_allreduce"]
 SIGNALS = "names => Object.fromEntries(names.map(name => [name, document.querySelector('div.explorer').view.signal(name)]))"
 
 
@@ -272,10 +280,10 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
     context.close()
 
 
-def test_only_pages_with_an_explorer_load_what_it_needs(site: Path, chapters: list[Path]) -> None:
-    for chapter in chapters:
-        text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")
-        assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (chapter.stem in EXPLORERS), chapter.stem
+def test_only_pages_with_an_explorer_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
+    for chapter in notebooks:
+        text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
+        assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), chapter.stem
     assert "vega_bundle.js" not in (site / "book" / "index.html").read_text("utf8")
 
 
@@ -296,7 +304,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     assert first.locator("mark").first.inner_text() == "ring"
     first.locator("a").focus()
     page.keyboard.press("Enter")
-    page.wait_for_url("**/notebooks/03_allreduce.html#*", wait_until="load")
+    page.wait_for_url("**/notebooks/07_allreduce.html#*", wait_until="load")
     assert page.get_by_role("heading", name="Fewer bytes: a ring").bounding_box()["y"] < 300
     page.wait_for_function("CSS.highlights.get('searched').size > 1")
 
@@ -320,7 +328,7 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
 
 
 def test_exercises_and_search_results_have_contrast(page: Page, site: Path) -> None:
-    for address, part in (("notebooks/03_allreduce.html", ".exercise"), ("search.html?q=ring", "#search-results")):
+    for address, part in (("notebooks/07_allreduce.html", ".exercise"), ("search.html?q=ring", "#search-results")):
         page.goto(f"{site.as_uri()}/{address}", wait_until="load")
         page.wait_for_selector(part)
         page.add_style_tag(content=NO_TRANSITIONS)
@@ -386,7 +394,7 @@ def test_every_icon_is_drawn_by_a_font_that_is_there(page: Page, site: Path, cha
 
 def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser, site: Path) -> None:
     page = browser.new_page(color_scheme="dark")
-    visit(page, site / "notebooks" / "03_allreduce.html")
+    visit(page, site / "notebooks" / "07_allreduce.html")
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 700, "height": 900})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

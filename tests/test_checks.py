@@ -101,7 +101,7 @@ def images() -> dict:
 
 
 def step() -> dict:
-    return {**images(), "device_params": [get_params(lenet_params(), CPU) for _ in range(2)], "devices": [CPU] * 2, "lr": 0.1}
+    return {**images(), "replicas": [get_params(lenet_params(), CPU) for _ in range(2)], "devices": [CPU] * 2, "lr": 0.1}
 
 
 def buffers() -> dict:

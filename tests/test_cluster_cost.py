@@ -201,7 +201,7 @@ def test_buckets_by_hand_the_first_small_and_each_closed_when_it_is_full():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_buckets_are_those_of_pytorch_and_of_chapter_6(seed):
+def test_buckets_are_those_of_pytorch_and_of_own_ddp(seed):
     generator = torch.Generator().manual_seed(seed)
     tensors = [torch.zeros(n) for n in torch.randint(1, 100, (30,), generator=generator).tolist()]
     sizes = [x.nbytes for x in tensors]

@@ -398,17 +398,29 @@ def test_modules_with_weights_that_are_computed_from_others():
         check_equals_plain(net, 3, X)
 
 
-def test_a_module_that_keeps_what_it_computed_can_be_called_again():
+def test_a_module_that_keeps_what_it_computed_without_its_graph_can_be_called_again():
     def fn(m, x):
-        m.kept, m.lists = x * m.w, {"all": [x * m.w]}
-        return m.kept
+        h = x * m.w
+        m.kept, m.lists = h.detach(), {"all": [h.detach()]}
+        m.shared.append(h.detach())
+        m.counter, m.hidden = getattr(m, "counter", 0) + 1, x.sum()  # the inputs want no gradient
+        return h
 
     net = Apply(fn, w=rand(6))
+    net.shared = []
     parallel = DataParallel(net, [CPU] * 2)
     parallel(rand(5, 6))
     net.zero_grad()
     weighted(parallel(rand(5, 6))).backward()
     assert_close(net.w.grad, (rand(5, 6) * rand(5, 6, seed=50)).sum(0))
+    assert len(net.shared) == 4
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_a_module_may_keep_what_it_likes(mode):
+    net = Keeping(lambda m, h: setattr(m, "aux", h.square().sum()))
+    with mode():
+        assert_close(DataParallel(net, [CPU] * 2)(rand(4, 6)), net(rand(4, 6)))
 
 
 def test_a_recurrent_layer():
@@ -692,6 +704,101 @@ def test_outputs_that_cannot_be_put_together_are_refused_and_nothing_changes(ans
     with pytest.raises(ValueError, match=words):
         DataParallel(net, [CPU] * 2)(X)
     assert same(state(net), before)
+
+
+class Keeping(nn.Module):
+    """Keeps something on itself in the forward pass, before its last layer."""
+
+    def __init__(self, keep):
+        super().__init__()
+        self.layer, self.last, self.keep = nn.Linear(6, 5).double(), nn.Linear(5, 2).double(), keep
+        self.register_buffer("seen", torch.zeros(5, dtype=torch.float64))
+        known(self)
+        self.aux, self.terms, self.named, self.nested = 0.0, [], {}, {"a": [0, [1]]}
+
+    def forward(self, x):
+        h = self.layer(x).tanh()
+        self.keep(self, h)
+        return self.last(h)
+
+
+KEPT = {
+    "a tensor": (lambda m, h: setattr(m, "aux", h.square().sum()), "aux"),
+    "a penalty": (lambda m, h: setattr(m, "aux", m.layer.weight.square().sum()), "aux"),
+    "a name that was not there": (lambda m, h: setattr(m, "late", h), "late"),
+    "in a new list": (lambda m, h: setattr(m, "aux", [1, (h.sum(),)]), "aux"),
+    "in a list of the module": (lambda m, h: m.terms.append(m.layer.weight.square().sum()), "terms"),
+    "in a dict of the module": (lambda m, h: m.named.update(aux=m.layer.weight.square().sum()), "named"),
+    "deep in a dict": (lambda m, h: m.nested["a"][1].append(h.sum()), "nested"),
+    "in a submodule": (lambda m, h: setattr(m.layer, "aux", h.sum()), "layer.aux"),
+    "a parameter in a list": (lambda m, h: m.terms.append(m.layer.weight), "terms"),
+    "a buffer set anew": (lambda m, h: setattr(m, "seen", m.seen + h.sum(0)), "seen"),
+    "a buffer in place": (lambda m, h: m.seen.add_(h.sum(0)), "seen"),
+}
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("again", [False, True], ids=["at first", "after a call of the plain module"])
+@pytest.mark.parametrize("what", KEPT)
+def test_what_needs_a_gradient_and_is_kept_on_the_module_is_refused_by_name(what, again, k):
+    keep, name = KEPT[what]
+    net, X = Keeping(keep), rand(6, 6)
+    if again:
+        net(X)
+        net.seen = net.seen.detach()
+    before = state(net)
+    with pytest.raises(ValueError, match=rf"keeps in self\.{name} what .* lost .*detach\(\)") as error:
+        DataParallel(net, [CPU] * k)(X)
+    assert error.value.__notes__[0].startswith("raised on rank ")
+    assert same(state(net), before)
+
+
+@pytest.mark.parametrize("term", [lambda m, h: m.layer.weight.square().sum(), lambda m, h: h.sum()], ids=["penalty", "activation"])
+@pytest.mark.parametrize("with_output", [True, False])
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_loss_of_what_was_put_elsewhere_is_refused_when_its_gradient_arrives(k, with_output, term):
+    elsewhere = []  # such as a list that a hook knows, or an object of another class on the module
+    net = Keeping(lambda m, h: elsewhere.append(term(m, h)))
+    out, before = DataParallel(net, [CPU] * k)(rand(6, 6)), state(net)
+    loss = sum(elsewhere) + (out.sum() if with_output else 0)
+    with pytest.raises(RuntimeError, match="not returned.*lost|second time"):
+        loss.backward()
+    if not with_output:
+        assert same(state(net), before)
+
+
+def test_an_input_that_wants_a_gradient_is_refused_when_it_is_kept():
+    net = Apply(lambda m, x: setattr(m, "x", x) or x * m.w, w=rand(6))
+    with pytest.raises(ValueError, match=r"keeps in self\.x what"):
+        DataParallel(net, [CPU] * 2)(rand(4, 6).requires_grad_())
+
+
+def test_a_list_that_holds_itself_is_no_reason_to_hang():
+    net = Apply(lambda m, x: x * m.w, w=rand(6))
+    net.own = [1, {}]
+    net.own[1]["again"] = net.own
+    assert torch.equal(DataParallel(net, [CPU] * 2)(rand(4, 6)), net(rand(4, 6)))
+
+
+@pytest.mark.parametrize("items", [iter([1.0, 2.0]), (x for x in "ab"), zip([rand(4)], [rand(4)])])
+def test_an_iterator_among_the_inputs_is_refused_as_all_replicas_would_share_it(items):
+    net = Apply(lambda m, x, items: x * m.w, w=rand(6))
+    for inputs in ((rand(4, 6), items), (rand(4, 6), [{"a": items}])):
+        with pytest.raises(ValueError, match="share an iterator: give a list"):
+            DataParallel(net, [CPU] * 2)(*inputs)
+    assert len(list(items)) > 0  # and nobody has taken anything from it
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_parameter_that_is_returned_is_refused_by_name(k):
+    net = Keeping(lambda m, h: None)
+    net.layer.extra = nn.Parameter(rand(3))
+    whole = Apply(lambda m, x: {"out": m.inner(x), "w": [m.inner.layer.extra]})
+    whole.inner = net
+    with pytest.raises(ValueError, match=r"returns inner\.layer\.extra .*joined"):
+        DataParallel(whole, [CPU] * k)(rand(6, 6))
+    net.layer.extra.requires_grad_(False)  # no gradient can be wrong
+    assert DataParallel(whole, [CPU] * k)(rand(6, 6))["w"][0].shape == (3 * k,)
 
 
 def test_inputs_of_different_lengths_are_refused_with_the_lengths():

@@ -11,6 +11,7 @@ import nbformat
 
 import d2lpar
 from d2lpar.pages import names
+from revisions import notebooks
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper", "d2lpar.processes.rank"}  # run, never imported
@@ -27,7 +28,7 @@ def modules(root: Path) -> dict[str, ast.Module]:
 def programs(root: Path) -> dict[str, ast.Module]:
     """The modules of the package, the tools of the book, and the code of the notebooks."""
     found = modules(root) | {file.stem: ast.parse(file.read_text("utf8")) for file in root.glob("book/tools/*.py")}
-    for file in sorted(root.glob("notebooks/*.ipynb")):
+    for file in notebooks(root / "notebooks"):
         cells = [cell.source for cell in nbformat.read(file, as_version=4).cells if cell.cell_type == "code"]
         found[file.name] = ast.parse("\n".join(re.sub(r"^[%!].*", "", source, flags=re.M) for source in cells))
     return found

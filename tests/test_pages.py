@@ -16,6 +16,7 @@ import d2lpar
 import run_notebooks
 import sync_cells
 from d2lpar.pages.bench.report import GROUPS, finding, from_json, short
+from revisions import name_of
 from test_names import listed
 
 
@@ -59,12 +60,13 @@ def stored_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # the machine
 
 
-def test_the_machine_of_every_chapter_is_written_down(root: Path, chapters: list[Path]) -> None:
+def test_the_machine_of_every_chapter_is_written_down(root: Path, notebooks: list[Path]) -> None:
     measured = json.loads((root / "book" / "_data" / "measured.json").read_text("utf8"))
-    assert list(measured) == [chapter.stem for chapter in chapters], "make run"
-    for chapter in chapters:
-        data = nbformat.read(chapter, as_version=4).metadata["d2lpar"]["data"]
-        facts = measured[chapter.stem]
+    names = [name_of(notebook, root / "notebooks") for notebook in notebooks]
+    assert list(measured) == names, "make run"
+    for name, notebook in zip(names, notebooks):
+        data = nbformat.read(notebook, as_version=4).metadata["d2lpar"]["data"]
+        facts = measured[name]
         assert all(facts.values())
         assert set("processor GPUs memory system Python torch torchvision numpy matplotlib".split()) < set(facts)
         assert facts["SHA-256 of the data"].rstrip("…") == data["sha256"][:16], "the page and the notebook disagree"
@@ -79,7 +81,7 @@ def test_nothing_is_written_down_that_names_one_machine_or_one_moment(root: Path
 
 def test_storing_a_notebook_writes_the_machine_down_and_forgets_notebooks_that_are_gone(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "appendix").mkdir(parents=True)
     for name in ("01_a", "02_b"):
         stored_notebook(tmp_path / "notebooks" / f"{name}.ipynb", monkeypatch)
     run_notebooks.main([])
@@ -91,6 +93,11 @@ def test_storing_a_notebook_writes_the_machine_down_and_forgets_notebooks_that_a
     assert list(first) == ["01_a", "02_b"]
     then = json.loads(run_notebooks.MEASURED.read_text("utf8"))
     assert then == {"02_b": first["02_b"], "03_c": {"processor": "another"}}
+    stored_notebook(tmp_path / "notebooks" / "appendix" / "a_page.ipynb", monkeypatch)
+    monkeypatch.setattr(run_notebooks, "ROOT", tmp_path)
+    monkeypatch.setattr(run_notebooks, "MEASURED", tmp_path / "_data" / "measured.json")
+    run_notebooks.main(["a_page"])
+    assert list(json.loads(run_notebooks.MEASURED.read_text("utf8"))) == ["02_b", "03_c", "appendix/a_page"]
 
 
 @pytest.mark.slow
@@ -118,8 +125,8 @@ def test_the_glossary_is_in_alphabetical_order(root: Path) -> None:
     assert words == sorted(words)
 
 
-def test_every_word_and_code_name_of_the_notation_is_used(root: Path, chapters: list[Path]) -> None:
-    text = chapter_text(chapters)
+def test_every_word_and_code_name_of_the_notation_is_used(root: Path, notebooks: list[Path]) -> None:
+    text = chapter_text(notebooks)
     others = [page for page in root.glob("book/*.md") if page.stem not in ("notation", "glossary")]
     elsewhere = "\n".join(page.read_text("utf8") for page in others)
     unused = [word for word in terms(root / "book" / "notation.md") if not re.search(rf"\b{word}", text + elsewhere)]
@@ -128,6 +135,16 @@ def test_every_word_and_code_name_of_the_notation_is_used(root: Path, chapters: 
     assert len(names) > 10
     unused += [name for name in names if not re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
     assert unused == []
+
+
+def test_no_text_names_a_chapter_by_its_number(root: Path, notebooks: list[Path]) -> None:
+    number = "(?:[1-9]|one|two|three|four|five|six)"
+    named = re.compile(rf"(?<![a-z])chapters?[ _]\[?{number}\b|\b{number} chapters\b|chapter's\s+number", re.I)
+    files = [*notebooks, *root.glob("*.md"), root / "conftest.py",
+             *(file for room in ("book", "d2lpar", "tests") for file in sorted((root / room).rglob("*"))
+               if file.suffix in {".py", ".md", ".toml", ".json", ".jsonl", ".csv"})]
+    assert [f"{file.relative_to(root)}: {line.strip()[:160]}" for file in files
+            for line in file.read_text("utf8").splitlines() if named.search(line)] == []
 
 
 def test_references_are_in_order_and_each_has_its_year_and_says_what_it_is_for(root: Path) -> None:
@@ -156,19 +173,21 @@ def test_every_public_function_is_on_the_page_of_its_module(root: Path, site: Pa
 
 
 @pytest.mark.slow
-def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, chapters: list[Path]) -> None:
-    pages = {chapter.stem: (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8") for chapter in chapters}
+def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, notebooks: list[Path]) -> None:
+    pages = {name_of(notebook, root / "notebooks"): notebook for notebook in notebooks}
     taught = set()
-    for chapter in chapters:
-        for cell in nbformat.read(chapter, as_version=4).cells:
+    for chapter, notebook in pages.items():
+        text = (site / "notebooks" / f"{chapter}.html").read_text("utf8")
+        up = "../" * (chapter.count("/") + 1)
+        for cell in nbformat.read(notebook, as_version=4).cells:
             for tag in cell.metadata.get("tags", []):
                 if tag.startswith("taught:"):
                     name = sync_cells.full_name(tag.removeprefix("taught:"), sync_cells.defined_name(cell.source))
                     page, anchor = name.removeprefix("d2lpar.").rpartition(".")[0], f"taught-{re.sub('[._]', '-', name[7:]).lower()}"
-                    assert f'API: <a class="reference internal" href="../book/api/{page}.html#{name}"' in pages[chapter.stem], name
-                    assert f'id="{anchor}"' in pages[chapter.stem]
+                    assert f'API: <a class="reference internal" href="{up}book/api/{page}.html#{name}"' in text, name
+                    assert f'id="{anchor}"' in text
                     entry = (site / "book" / "api" / f"{page}.html").read_text("utf8").split(f'id="{name}"')[1].split('<dt class="sig')[0]
-                    assert f'href="../../notebooks/{chapter.stem}.html#{anchor}"' in entry, f"the entry of {name} leads elsewhere"
+                    assert f'href="../../notebooks/{chapter}.html#{anchor}"' in entry, f"the entry of {name} leads elsewhere"
                     taught.add(name)
     assert taught == sync_cells.taught_names() != set()
 
@@ -176,27 +195,27 @@ def test_function_and_taught_cell_link_to_each_other(root: Path, site: Path, cha
 # the authors
 
 
-def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, chapters: list[Path]) -> None:
+def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, notebooks: list[Path]) -> None:
     toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
-    there = [page.relative_to(root).with_suffix("").as_posix() for page in [*chapters, *root.glob("book/*.md")]]
+    there = [page.relative_to(root).with_suffix("").as_posix() for page in [*notebooks, *root.glob("book/*.md")]]
     assert sorted([toc["root"], *(entry["file"] for entry in entries)]) == sorted(there)
     assert [entry["sections"] for entry in entries if "sections" in entry] == [[{"glob": "book/api/*"}]]
 
 
-def test_every_later_chapter_that_a_chapter_names_is_a_link_to_where_it_is_planned(chapters: list[Path]) -> None:
-    links = re.findall(r"(.?)later chapters?(.{0,20})", chapter_text(chapters), re.I)
-    assert links and [link for link in links if not link[1].startswith("](../book/roadmap.m")] == []
+def test_every_later_chapter_that_a_chapter_names_is_a_link_to_where_it_is_planned(notebooks: list[Path]) -> None:
+    links = re.findall(r"later chapters?(.{0,25})", chapter_text(notebooks), re.I)
+    assert links and [link for link in links if not re.match(r"\]\((\.\./)+book/index\.md", link)] == []
 
 
-def test_what_the_authors_page_names_is_there(root: Path, chapters: list[Path]) -> None:
+def test_what_the_authors_page_names_is_there(root: Path, notebooks: list[Path]) -> None:
     page = (root / "book" / "authors.md").read_text("utf8")
     for script in re.findall(r"book/tools/\w+\.py", page):
         assert (root / script).exists(), script
     targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)[1].split()
     assert set(re.findall(r"(?:`|^ *)make (\w+)", page, re.M)) <= set(targets)
     described = set(re.findall(r"`([\w-]+)(?::\w+)?`", re.search(r"^## The tags of cells\n(.*)", page, re.M | re.S)[1]))
-    used = {tag.split(":")[0] for chapter in chapters for cell in nbformat.read(chapter, as_version=4).cells
+    used = {tag.split(":")[0] for notebook in notebooks for cell in nbformat.read(notebook, as_version=4).cells
             for tag in cell.metadata.get("tags", [])}
     assert used <= described
 

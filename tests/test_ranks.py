@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.ranks: a ring that ranks run themselves is the ring of chapter 3, bit for bit."""
+"""Tests of d2lpar.processes.ranks: a ring that ranks run themselves is that of virtual devices, bit for bit."""
 
 from functools import partial
 

@@ -17,7 +17,7 @@ from d2lpar.one_step.yardstick import distance
 from d2lpar.pages.records import RecordError
 from d2lpar.pages.results import stored_records, stored_results, stored_script
 
-GROUPS = {"devices": 25, "trap": 15, "batches": 40, "rounding": 45, "start": 3}
+GROUPS = {"devices": 25, "variant": 15, "batches": 40, "rounding": 45, "start": 3}
 
 
 def loaded(name):
@@ -83,7 +83,7 @@ def test_every_stored_number_can_be_one():
             assert all(0 <= accuracy <= 1 for accuracy in run.get("accuracies", []))
             assert run["apart"] and all(isfinite(far) and far >= 0 for far in run["apart"])
     assert all(far == 0 for run in found["devices"] for far in run["apart"]), "replicas of the right training are equal"
-    assert all(far > 0.01 for run in found["trap"] for far in run["apart"])
+    assert all(far > 0.01 for run in found["variant"] for far in run["apart"])
 
 
 def test_in_the_trap_rank_0_takes_the_right_step_once_and_rank_1_that_of_its_shard(tool, one_core):

@@ -67,6 +67,19 @@ def test_a_chapter_of_the_readers_stays_and_a_line_says_when_the_book_has_a_newe
     assert chapters(lab) == {NAME: "the second edition", "mine.ipynb": "mine", "02_two.ipynb": "two"}
 
 
+def test_the_appendix_is_copied_too_and_obeys_the_same_rules(book: Path, lab: Path) -> None:
+    (book / "appendix").mkdir()
+    for name in ("a", "b"):
+        (book / "appendix" / f"{name}.ipynb").write_text("the first edition")
+    assert bring_up_to_date(book, lab) == []
+    (lab / "appendix" / "a.ipynb").write_text("mine")
+    for name in ("a", "b"):
+        (book / "appendix" / f"{name}.ipynb").write_text("the second edition")
+    [line] = bring_up_to_date(book, lab)
+    assert "lab/appendix/a.ipynb is as you have left it" in line
+    assert [(lab / "appendix" / f"{name}.ipynb").read_text() for name in ("a", "b")] == ["mine", "the second edition"]
+
+
 def test_a_chapter_that_is_as_in_the_book_again_follows_it_again(book: Path, lab: Path) -> None:
     (lab / NAME).write_text("the second edition")
     (book / NAME).write_text("the second edition")

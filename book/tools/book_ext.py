@@ -1,8 +1,8 @@
 """What the site needs beyond jupyter-book.
 
 Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables
-of the machines and of the bench, the buttons that need the repository's address, no thebe, chapters' numbers, and
-numbers of exercises and figures that are those of JupyterLab.
+of the machines, of the weights and of the bench, the buttons that need the repository's address, no thebe, chapters'
+numbers, and numbers of exercises and figures that are those of JupyterLab.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from sphinx.util.docutils import SphinxDirective
 
 from d2lpar.pages.bench.report import Row, blocks, finding, from_json, table
 from export_script import script_of
+from revisions import notebooks
 from sync_cells import defined_name, full_name, taught_names
+from weights import table as table_of_weights
+from weights import weigh
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
@@ -201,6 +204,18 @@ class Machines(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
+class Weights(SphinxDirective):
+    """The table of what each chapter weighs, as `book/tools/weights.py` prints it."""
+
+    def run(self) -> list[nodes.Node]:
+        paths = notebooks(Path(self.env.srcdir, "notebooks"))
+        for path in paths:
+            self.env.note_dependency(str(path))
+        head, *rows = table_of_weights([weigh(path) for path in paths])
+        lines = [f"| {' | '.join(head)} |", "|---" + "|--:" * (len(head) - 1) + "|"]
+        return self.parse_text_to_nodes("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]))
+
+
 class Bench(SphinxDirective):
     """The stored rows of one group of `python -m d2lpar bench`: drawn, for two widths of the window, and as a folded
     table; without a group, where and how they were measured.
@@ -252,6 +267,7 @@ def setup(app: Sphinx) -> dict:
     gc.disable()  # to search for garbage takes a third of a build's time; to leave it, a third more memory
     keep_alt_texts()
     app.add_directive("machines", Machines)
+    app.add_directive("weights", Weights)
     app.add_directive("bench", Bench)
     app.connect("config-inited", follow_repository)
     app.connect("doctree-read", link_taught_cells)

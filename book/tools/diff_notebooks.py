@@ -18,7 +18,7 @@ import nbformat
 from nbdime import diff_notebooks
 from nbdime.prettyprint import PrettyPrintConfig, pretty_print_diff
 
-from revisions import committed, git, keep_ids
+from revisions import committed, git, keep_ids, notebooks
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -52,9 +52,9 @@ def main(revision: str = "HEAD") -> None:
         sys.exit("This is no git checkout, or there is no git: there is nothing to compare the notebooks with.")
     if git(NOTEBOOKS, "rev-parse", "--verify", f"{revision}^{{commit}}") is None:
         sys.exit(f"git knows no revision {revision!r}. Name a commit, a tag or a branch, such as main~3.")
-    listed = git(NOTEBOOKS, "ls-tree", "--name-only", revision) or ""
+    listed = git(NOTEBOOKS, "ls-tree", "-r", "--name-only", revision) or ""
     then = {name for name in listed.splitlines() if name.endswith(".ipynb")}
-    now = {path.name for path in NOTEBOOKS.glob("*.ipynb")}
+    now = {path.relative_to(NOTEBOOKS).as_posix() for path in notebooks(NOTEBOOKS)}
     for name in sorted(then ^ now):
         print(f"notebooks/{name}: {'new' if name in now else 'gone'} since {revision}")
     for name in sorted(then & now):

@@ -1,4 +1,4 @@
-"""The notebooks as git has them, and the ids of the cells that have stayed since."""
+"""Which notebooks there are, as git has them, and the ids of the cells that have stayed since."""
 
 from __future__ import annotations
 
@@ -7,6 +7,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import nbformat
+
+
+def notebooks(folder: Path) -> list[Path]:
+    """The chapters of a folder, in order, and then the pages of its appendix."""
+    return [*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("appendix/*.ipynb"))]
+
+
+def name_of(path: Path, folder: Path) -> str:
+    """What a notebook is called in its folder: `02_name`, or `appendix/name`."""
+    return path.relative_to(folder).with_suffix("").as_posix()
 
 
 def committed(path: Path, revision: str = "HEAD") -> nbformat.NotebookNode | None:

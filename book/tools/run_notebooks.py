@@ -20,7 +20,7 @@ from nbclient.exceptions import CellExecutionError
 from d2lpar.base.timing import describe_machine
 from d2lpar.data.batches import provenance
 from d2lpar.data.official_files import DataError, book_sizes, find_data
-from revisions import committed, keep_ids
+from revisions import committed, keep_ids, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "book" / "_data" / "measured.json"
@@ -73,8 +73,10 @@ def machine(data: dict) -> dict[str, str]:
 def record(path: Path, facts: dict[str, str]) -> None:
     """Write down on which machine this notebook was run, and forget notebooks that are gone."""
     known = json.loads(MEASURED.read_text("utf8")) if MEASURED.exists() else {}
-    known[path.stem] = facts
-    here = {stem: known[stem] for stem in sorted(known) if path.with_stem(stem).exists()}
+    folder = ROOT / "notebooks"
+    known[name_of(path, folder)] = facts
+    names = [name_of(there, folder) for there in notebooks(folder)]
+    here = {name: known[name] for name in names if name in known}
     MEASURED.parent.mkdir(exist_ok=True)
     MEASURED.write_text(json.dumps(here, indent=1, ensure_ascii=False) + "\n", "utf8")
 
@@ -83,7 +85,7 @@ def main(names: list[str]) -> None:
     if find_data() is None:
         sys.exit("Stored pages come from real data only, and there is none here: run `make data` first.")
     data = provenance(*book_sizes())
-    paths = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if not names or path.stem in names]
+    paths = [path for path in notebooks(ROOT / "notebooks") if not names or path.stem in names]
     if not paths:
         sys.exit(f"no notebook is called {' or '.join(names)}")
     for path in paths:

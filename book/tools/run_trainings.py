@@ -1,11 +1,11 @@
-"""Run the trainings of chapter 2 that take too long for its page: `python book/tools/run_trainings.py`.
+"""Run the trainings of LeNet that take too long for a page: `python book/tools/run_trainings.py`.
 
 Each is run over several seeds, one process for each core, and what is left of it stands in
 `d2lpar/pages/stored/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and
 about twenty minutes on two cores.
 
 - `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
-- `trap`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
+- `variant`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
 - `batches`: batch sizes, learning rates and epochs, another start and order for each seed.
 - `start`: the start of Dive into Deep Learning, weights of size 0.01, for many epochs.
 - `rounding`: how far a step on two shards and one on the whole batch move apart, for several activations.
@@ -110,7 +110,7 @@ def plan() -> list[tuple[str, dict, Callable, dict]]:
             runs.append(("devices", {"k": k, "seed": seed}, training,
                          dict(k=k, batch_size=256, lr=0.2, start=0, order=seed)))
         for k in (2, 4, 8):
-            runs.append(("trap", {"k": k, "seed": seed}, training,
+            runs.append(("variant", {"k": k, "seed": seed}, training,
                          dict(k=k, batch_size=256, lr=0.2, start=0, order=seed, step=trapped_batch)))
         for batch_size, lr, epochs in BATCHES:
             runs.append(("batches", {"batch_size": batch_size, "lr": lr, "epochs": epochs, "seed": seed}, training,

@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 
 from d2lpar.base.door import is_door
+from revisions import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
@@ -76,13 +77,13 @@ def full_name(module: str, name: str) -> str:
 @cache
 def taught_names() -> frozenset[str]:
     """The full names of all that the chapters teach."""
-    cells = [cell for path in (ROOT / "notebooks").rglob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    cells = [cell for path in notebooks(ROOT / "notebooks") for cell in nbformat.read(path, as_version=4).cells]
     return frozenset(full_name(tag.removeprefix("taught:"), defined_name(cell.source)) for cell in cells
                      for tag in cell.metadata.get("tags", []) if tag.startswith("taught:"))
 
 
 def main() -> None:
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for path in notebooks(ROOT / "notebooks"):
         notebook = nbformat.read(path, as_version=4)
         stale = [(cell, text) for cell, text in taught_cells(notebook) if cell.source != text]
         for cell, text in stale:

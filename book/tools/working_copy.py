@@ -12,6 +12,8 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+from revisions import notebooks
+
 ROOT = Path(__file__).resolve().parents[2]
 MANIFEST = ".copied.json"  # by name, the SHA-256 of the chapter as it was copied
 
@@ -20,16 +22,18 @@ def bring_up_to_date(book: Path, copies: Path) -> list[str]:
     """Copy the chapters of `book` into `copies`; a line for each that stays although the book's is newer."""
     copies.mkdir(exist_ok=True)
     copied, kept = read_manifest(copies), []
-    for original in sorted(book.glob("*.ipynb")):
-        content, copy = original.read_bytes(), copies / original.name
+    for original in notebooks(book):
+        name = original.relative_to(book).as_posix()
+        content, copy = original.read_bytes(), copies / name
+        copy.parent.mkdir(exist_ok=True)
         newest = sha256(content).hexdigest()
         found = sha256(copy.read_bytes()).hexdigest() if copy.exists() else None
-        if found in (None, newest, copied.get(copy.name)):
+        if found in (None, newest, copied.get(name)):
             if found != newest:
                 write(copy, content)
-            copied[copy.name] = newest
-        elif copied.get(copy.name) != newest:
-            kept.append(f"{copies.name}/{copy.name} is as you have left it, and the book has a newer one. "
+            copied[name] = newest
+        elif copied.get(name) != newest:
+            kept.append(f"{copies.name}/{name} is as you have left it, and the book has a newer one. "
                         "To get that too, rename yours and run the same command again.")
     write(copies / MANIFEST, json.dumps(copied, indent=1).encode())
     return kept

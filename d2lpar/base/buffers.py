@@ -1,7 +1,7 @@
 """Buffers, the tensors that a collective reads and overwrites: which may be used, and how they are cut into chunks.
 
 A module's registered buffers, such as the running statistics of BatchNorm, are another thing with the same name.
-Chapter 3 cuts buffers; every collective checks them first, so that what it refuses is as it was.
+The ring cuts buffers into chunks; every collective checks them first, so that what it refuses is as it was.
 """
 
 from __future__ import annotations

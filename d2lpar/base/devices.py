@@ -3,7 +3,7 @@
 A page asks for k devices and gets k, whatever the machine has: different GPUs where there are enough of them, and
 otherwise *virtual devices*. A virtual device on a CPU is one core: its work runs in a thread of its own, which uses a
 fixed share of the cores, one unless told otherwise, whether there is one such device or eight.
-Chapter 2 shows why a thread is needed at all.
+The chapter on loops over devices shows why a thread is needed at all.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def check_num_devices(k: int) -> None:
     check_counts(the_number_of_devices=k)
 
 
-def describe_devices(devices: Sequence[torch.device]) -> str:
-    """One line for people: what each of `devices` is, and what it shares with the others."""
+def describe_devices(devices: Sequence[torch.device], shares: bool = True) -> str:
+    """One line for people: what each of `devices` is, and, unless told not to, its share of the cores."""
     check_devices(devices)
     if not devices:
         return "no devices"
@@ -72,7 +72,7 @@ def describe_devices(devices: Sequence[torch.device]) -> str:
     parts = []
     for device, count in places.items():
         if device.type == "cpu":
-            share = f"{_cores_per_device} of {ALL_CORES} cores{' each' * (count > 1)}"
+            share = f"{_cores_per_device} of " * shares + f"{ALL_CORES} cores" + " each" * (shares and count > 1)
             parts.append(f"{count} virtual device{'s' * (count > 1)} on {cpu_name()}, {share}")
         else:
             name = f"{device} ({torch.cuda.get_device_name(device)})"

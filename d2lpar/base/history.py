@@ -87,7 +87,7 @@ class History:
         if kind is None and self.accuracies:
             mean_s = sum(self.epoch_s) / len(self.epoch_s)
             print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch")
-            print(f"on {describe_devices(self._devices)}")
+            print(f"on {describe_devices(self._devices, shares=False)}")
 
 
 def in_notebook() -> bool:

@@ -1,4 +1,4 @@
-"""A minibatch in pieces, one after another on one device: the gradient of the whole, in less memory (chapter 5)."""
+"""A minibatch in pieces, one after another on one device: the gradient of the whole, in less memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BatchNorm whose batch is cut over devices: every replica normalises with the statistics of the whole (chapter 5).
+"""BatchNorm whose batch is cut over devices: every replica normalises with the statistics of the whole.
 
 `SyncBatchNorm` does what `torch.nn.SyncBatchNorm` does on GPUs, and also on a CPU: alone it is BatchNorm; on virtual
 devices, in what `run_on_devices` or `DataParallel` runs, and in processes of one group, such as those of `run_ranks`,

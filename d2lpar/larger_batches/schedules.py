@@ -1,4 +1,4 @@
-"""Which learning rate goes with k times the batch size: the rules in use, as plain functions (chapter 5)."""
+"""Which learning rate goes with k times the batch size: the rules in use, as plain functions."""
 
 from __future__ import annotations
 

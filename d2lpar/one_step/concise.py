@@ -65,17 +65,11 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
     """The share of examples that `net` puts into the right class, on all devices.
     `devices` are those of a DataParallel by default, otherwise the net's own."""
     module, devices = unwrap(net, devices)
-    replicas = [module, *[replicate(module, device) for device in devices[1:]]]
-    was_training, right, count = [(m, m.training) for m in module.modules()], 0, 0
-    try:
-        for replica in replicas:
-            replica.eval()
-        for X, y in data_iter:
-            right += sum(run_on_devices(count_right, replicas, *split_f(X, y, devices)))
-            count += len(y)
-    finally:
-        for m, training in was_training:
-            m.training = training
+    replicas = [replicate(module, device).eval() for device in devices]
+    right, count = 0, 0
+    for X, y in data_iter:
+        right += sum(run_on_devices(count_right, replicas, *split_f(X, y, devices)))
+        count += len(y)
     return right / count
 
 

@@ -1,4 +1,4 @@
-"""Data parallelism for any module: a replica per device, each in a thread of its own (chapter 4).
+"""Data parallelism for any module: a replica per device, each in a thread of its own.
 
 `DataParallel` does what `torch.nn.DataParallel` does, on virtual devices too: each call scatters the inputs, replicates
 the module, applies the replicas side by side and gathers their outputs. The backward pass runs in the same threads, and
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from d2lpar.base.checks import check_counts, check_list, check_module, shown
-from d2lpar.base.devices import run_on_devices, try_devices
+from d2lpar.base.devices import rank_here, run_on_devices, try_devices
 from d2lpar.one_step.replicas import gather, replicate, scatter
 
 
@@ -37,13 +37,14 @@ class DataParallel(nn.Module):
     Called with tensors, by position or keyword, alone or nested in tuples, lists and
     dicts: each is cut along `dim`. Dropout draws from the one random generator of the
     process, in whatever order the threads come: its masks are not the same in the next
-    run. Chapter 4 has a table of the main differences from `torch.nn.DataParallel`.
+    run. The appendix has a table of the main differences from `torch.nn.DataParallel`.
 
     Raises:
         ValueError: for no devices, a device that is not there, a module that is not on
             the first one or cannot be replicated, inputs of different lengths, or a
-            gradient that would be lost: that of a trainable tensor that is neither a
-            parameter or buffer of the module nor an input.
+            gradient that would be lost or count k times: of a trainable tensor that is
+            neither a parameter or buffer of the module nor an input, of a tensor that
+            the forward pass keeps on the module, of a parameter that it returns.
         Exception: what the module raised in a replica, with a note that names the rank;
             gradients and buffers are then as they were.
     """
@@ -100,13 +101,16 @@ class Replica:
     def forward(self, nesting: Any) -> None:
         """Apply the replica to its shard, a flat list, nested as `nesting` says."""
         inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
-        buffers, own = list(self.module.buffers()), [*self.inputs, *self.tensors]
+        own, before = [*self.inputs, *self.tensors], _kept_by(self.module) if torch.is_grad_enabled() else []
         gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
         with torch.cuda.device(gpu):
             self.outputs = self.module(*inputs, **kwargs)
         if torch.is_grad_enabled():
             check_leaves(self.outputs, [*self.shard, *own], self.origin)
-            check_nothing_kept(own, buffers)
+            _check_returned(self.outputs, self.module)
+            check_nothing_kept(own, before, self.module)
+            for x in own:
+                x.register_hook(_check_expected)
 
     def backward(
         self, grads: Sequence[Tensor | None], retain_graph: bool
@@ -251,14 +255,63 @@ def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
             "with respect to an input, call its requires_grad_()")
 
 
-def check_nothing_kept(leaves: Sequence[Tensor], buffers: Sequence[Tensor]) -> None:
-    """Raise ValueError if a forward pass has put into `leaves` or `buffers` what would be lost with its replica."""
+def _check_returned(outputs: Any, module: nn.Module) -> None:
+    """Raise ValueError if a parameter of `module` is among the outputs, where its copies would be joined."""
+    returned = {id(x) for x in trainable(pytree.tree_leaves(outputs))}
+    for name, p in module.named_parameters():
+        if id(p) in returned:
+            raise ValueError(f"the forward pass returns {name} itself: the copies of all replicas would be joined, and "
+                             "each would count. Read it from the module after the call")
+
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+def _kept_by(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """The tensors that want a gradient in attributes and buffers of `module` and its parts, each with its name."""
+    return [(f"{prefix}.{name}".removeprefix("."), x) for prefix, m in module.named_modules()
+            for name, value in {**vars(m), **m._buffers}.items() if name not in _OF_EVERY_MODULE
+            for x in trainable(_tensors_in(value))]
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in nested lists, tuples and dicts; of a long list of numbers only the types are looked at."""
+    found, seen, rest = [], set(), [value]
+    while rest:
+        x = rest.pop()
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, list | tuple | dict) and id(x) not in seen:  # one may hold itself
+            seen.add(id(x))
+            items = list(x.values() if isinstance(x, dict) else x)
+            kinds = {kind for kind in set(map(type, items)) if issubclass(kind, Tensor | list | tuple | dict)}
+            rest += [item for item in items if type(item) in kinds] if kinds else []
+    return found
+
+
+def check_nothing_kept(
+    leaves: Sequence[Tensor], before: Sequence[tuple[str, Tensor]], module: nn.Module
+) -> None:
+    """Raise ValueError if a forward pass has left gradients in `leaves`, or on `module` what needs one."""
     if any(x.grad is not None for x in leaves):
         raise ValueError("the forward pass called backward(): its gradients would be lost with the replica. "
                          "Return the loss, and call backward() on what DataParallel returns")
-    if any(b.grad_fn is not None for b in buffers):
-        raise ValueError("the forward pass changed a buffer in place by what needs a gradient, which would be lost "
-                         "with the replica. Use its detach()")
+    known = {id(x) for _, x in before}
+    for m in module.modules():  # old weight_norm, spectral_norm and pruning compute a weight in a hook, and keep it
+        names = [getattr(hook, "name", getattr(hook, "_tensor_name", "")) for hook in m._forward_pre_hooks.values()]
+        known.update(id(vars(m).get(name)) for name in names if isinstance(name, str))
+    for name, x in _kept_by(module):
+        if id(x) not in known:
+            raise ValueError(f"the forward pass keeps in self.{name} what needs a gradient, which would be lost with "
+                             "the replica if a loss used it. Compute it outside, from the outputs or the parameters, "
+                             "or keep its detach()")
+
+
+def _check_expected(grad: Tensor) -> None:
+    """Raise RuntimeError if a gradient reaches a replica from elsewhere than its outputs: nobody would sum it."""
+    if rank_here() is None:
+        raise RuntimeError("a loss depends on what a replica has computed, but not returned: its gradient would be "
+                           "lost with the replica. Return all that the loss needs")
 
 
 def _place(x: Tensor, module: nn.Module) -> str:

@@ -1,11 +1,11 @@
-"""The parts of `DataParallel`, each by itself: inputs cut, a module replicated, outputs put together (chapter 4).
+"""The parts of `DataParallel`, each by itself: inputs cut, a module replicated, outputs put together.
 
 They do what `scatter`, `replicate` and `gather` of `torch.nn.parallel` do, on virtual devices too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -26,13 +26,16 @@ from d2lpar.base.door import taught
 
 
 def check_cut(inputs: Any, devices: Sequence[torch.device], dim: int) -> None:
-    """Raise ValueError unless there are devices, and every tensor that has dimensions can be cut along number `dim`."""
+    """Raise ValueError unless there are devices, every tensor that has dimensions can be cut along number `dim`, and
+    nothing is an iterator, of which each device would get other items."""
     check_devices(devices, 1)
     check_counts(0, dim=dim)
     for x in pytree.tree_leaves(inputs):
         if isinstance(x, Tensor) and 0 < x.dim() <= dim:
             raise ValueError(f"a tensor of shape {tuple(x.shape)} cannot be cut along dimension {dim}, it has "
                              f"{x.dim()} of them")
+        if isinstance(x, Iterator):
+            raise ValueError(f"all devices would share an iterator: give a list, not {shown(x)}")
         inner = x.values() if isinstance(x, Mapping) else x if isinstance(x, list | tuple) else ()
         if any(isinstance(part, Tensor) for part in inner):  # would go whole to all
             raise ValueError(f"tensors are in a {type(x).__name__}, but only lists, tuples and dicts are taken apart")

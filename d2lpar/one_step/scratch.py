@@ -46,16 +46,16 @@ def check_examples(count: int) -> None:
         raise ValueError("there are no examples")
 
 
-def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
+def check_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                lr: float) -> None:
     """Raise ValueError unless there are examples, a learning rate, and a LeNet of its own on each device."""
     check_lr(lr)
     check_batch(X, y, devices)
     check_examples(len(X))
-    check_list("device_params", device_params)
-    if len(device_params) != len(devices):
-        raise ValueError(f"each device needs one replica, got {len(device_params)} replicas for {len(devices)} devices")
-    for rank, (params, device) in enumerate(zip(device_params, devices)):
+    check_list("replicas", replicas)
+    if len(replicas) != len(devices):
+        raise ValueError(f"each device needs one replica, got {len(replicas)} replicas for {len(devices)} devices")
+    for rank, (params, device) in enumerate(zip(replicas, devices)):
         check_lenet(f"replica {rank}", params)
         if not all(p.is_leaf and p.requires_grad and p.dtype == X.dtype for p in params):
             raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images "
@@ -64,11 +64,11 @@ def check_step(X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]], 
         elsewhere = {str(p.device) for p in params if p.device != place}
         if elsewhere:
             raise ValueError(f"replica {rank} belongs on {place}, but has parameters on {', '.join(elsewhere)}")
-    for places in overlaps([p for params in device_params for p in params]):
+    for places in overlaps([p for params in replicas for p in params]):
         (a, i), (b, j) = (divmod(place, len(LENET_SHAPES)) for place in places)
         raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
                          "get_params makes replicas of their own")
-    check_images(X, y, device_params[0])
+    check_images(X, y, replicas[0])
 
 
 def check_update(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
@@ -92,10 +92,10 @@ def checked_images(data_iter: Iterable[tuple[Tensor, Tensor]], params: Sequence[
 
 
 @contextmanager
-def fresh_gradients(device_params: Sequence[Sequence[Tensor]]) -> Generator[None]:
+def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
     """Within this block gradients begin at none, and if it fails none is left."""
     def clear() -> None:
-        for params in device_params:
+        for params in replicas:
             for p in params:
                 p.grad = None
 
@@ -129,11 +129,9 @@ def allreduce(data):
 def split_batch(X, y, devices):
     """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
     Sizes differ by at most one."""
-    X_shards, y_shards = (batch.tensor_split(len(devices)) for batch in (X, y))
-    return (
-        [shard.to(device) for shard, device in zip(X_shards, devices)],
-        [shard.to(device) for shard, device in zip(y_shards, devices)],
-    )
+    k = len(devices)
+    return ([A.to(device) for A, device in zip(X.tensor_split(k), devices)],
+            [b.to(device) for b, device in zip(y.tensor_split(k), devices)])
 
 
 @taught(check_update, whole=True)
@@ -146,22 +144,22 @@ def sgd(params, lr, batch_size):
         p.grad.zero_()
 
 
-STEP = ("`device_params[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before "
+STEP = ("`replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before "
         "do not count. If a shard fails, no parameter changes, and no gradient is left.")
 REFUSED = ("ValueError: for no examples, a rate that is no finite number, or replicas that are not LeNets of their "
            "own, each on its device.")
 
 
 @taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
-def train_batch(X, y, device_params, devices, lr):
+def train_batch(X, y, replicas, devices, lr):
     """One step of SGD for LeNet on the minibatch (X, y), in place on every replica."""
-    X_shards, y_shards = split_batch(X, y, devices)
-    for X_shard, y_shard, params in zip(X_shards, y_shards, device_params):
-        loss(lenet(X_shard, params), y_shard).sum().backward()
-    for replicas in zip(*device_params):  # the k copies of one parameter
-        allreduce([p.grad for p in replicas])
-    for params in device_params:
-        sgd(params, lr, len(X))  # divides by the whole batch
+    X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
+    for A, b, params in zip(X_shards, y_shards, replicas):
+        loss(lenet(A, params), b).sum().backward()          # 3. compute
+    for copies in zip(*replicas):  # of W1, then of b1, and so on
+        allreduce([p.grad for p in copies])                 # 4. add up
+    for params in replicas:
+        sgd(params, lr, batch_size=len(X))                  # 5. step
 
 
 @taught()
@@ -171,22 +169,25 @@ def shard_backward(X, y, params):
 
 
 @taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
-def train_batch_threads(X, y, device_params, devices, lr):
+def train_batch_threads(X, y, replicas, devices, lr):
     """The step of `train_batch`, with all shards at once, each in its own thread."""
-    X_shards, y_shards = split_batch(X, y, devices)
-    run_on_devices(shard_backward, X_shards, y_shards, device_params)
-    for replicas in zip(*device_params):  # the k copies of one parameter
-        allreduce([p.grad for p in replicas])
-    for params in device_params:
-        sgd(params, lr, len(X))  # divides by the whole batch
+    X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
+    run_on_devices(shard_backward, X_shards, y_shards, replicas)  # 3. compute
+    for copies in zip(*replicas):  # of W1, then of b1, and so on
+        allreduce([p.grad for p in copies])                 # 4. add up
+    for params in replicas:
+        sgd(params, lr, batch_size=len(X))                  # 5. step
 
 
-@taught(data_iter=checked_images, raises="ValueError: for what are no images and classes, or none at all.")
 @torch.no_grad()
-def evaluate_accuracy(params, data_iter):
-    """The share of examples, from 0 to 1, that LeNet puts into the right class."""
+def evaluate_accuracy(params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]) -> float:
+    """The share of examples, from 0 to 1, that LeNet with these eight tensors puts into the right class.
+
+    Raises:
+        ValueError: for what are no images and classes, or none at all.
+    """
     right, count = 0, 0
-    for X, y in data_iter:
+    for X, y in checked_images(data_iter, params):
         predicted = lenet(X.to(params[0].device), params).argmax(1)
         right += (predicted == y.to(predicted.device)).sum().item()
         count += len(y)
@@ -204,11 +205,11 @@ def train(
     Prints a line per epoch; returns the replicas, and the history."""
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_train, seed=seed)
-    start_params = lenet_params() if params is None else params
-    device_params = [get_params(start_params, device) for device in devices]
+    start = lenet_params() if params is None else params
+    replicas = [get_params(start, device) for device in devices]           # 1. copy
     with History(num_epochs, len(train_iter), devices) as history:
         for _ in range(num_epochs):
             for X, y in history.clocked(train_iter):
-                step(X, y, device_params, devices, lr)
-            history.add(evaluate_accuracy(device_params[0], test_iter))
-    return device_params, history
+                step(X, y, replicas, devices, lr)                          # 2. to 5.
+            history.add(evaluate_accuracy(replicas[0], test_iter))
+    return replicas, history

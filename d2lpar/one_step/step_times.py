@@ -1,8 +1,8 @@
 """Three ways to share the work of a training step, by data, by channels and by layers: how long each one takes.
 
-One model for all three (chapter 1): every rank does so many operations per second, and a link carries so many bytes per
-second in each direction at the same time, from every rank to the next. A backward pass is twice the work of a forward
-pass, a number has four bytes, and a message costs nothing but its bytes; what a message itself costs is chapter 3's.
+One model for all three: every rank does so many operations per second, and a link carries so many bytes per second in
+each direction at the same time, from every rank to the next. A backward pass is twice the work of a forward pass, a
+number has four bytes, and a message costs nothing but its bytes; what a message itself costs, `d2lpar.sums.cost` says.
 """
 
 from __future__ import annotations

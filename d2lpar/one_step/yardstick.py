@@ -1,4 +1,4 @@
-"""What every parallel result of the book is compared with: one worker, and how near is near (chapter 1)."""
+"""What every parallel result of the book is compared with: one worker, and how near is near."""
 
 from __future__ import annotations
 

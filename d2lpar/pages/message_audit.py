@@ -1,4 +1,4 @@
-"""Whether an algorithm moves numbers between ranks by messages alone (chapter 3).
+"""Whether an algorithm moves numbers between ranks by messages alone.
 
 A meter counts the messages that it sees. Code that reads another rank's memory may send none, or any that look right.
 An audit runs it again with other numbers, and so finds what each rank can have known.

@@ -1,4 +1,4 @@
-"""What others have published: 301 trainings of one recipe, with addresses (chapters 4 and 5).
+"""What others have published: 301 trainings of one recipe, with addresses.
 
 The recipe is that of the multi-GPU chapters of Dive into Deep Learning: ResNet-18 for small images on the 60,000 images
 of Fashion-MNIST, ten epochs; batch size 256 and learning rate 0.1 on one GPU, 512 and 0.2 on two. Weights are drawn

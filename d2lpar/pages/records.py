@@ -1,4 +1,4 @@
-"""Long runs, one line of a file each: killed at any moment, they go on where they were (chapter 5).
+"""Long runs, one line of a file each: killed at any moment, they go on where they were.
 
 A file of records is JSON Lines: first a line on where the records come from, then one line a run, each written whole
 and in one piece when its run has ended. `python -m d2lpar study` writes one.

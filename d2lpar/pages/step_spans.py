@@ -20,7 +20,7 @@ from d2lpar.base.timing import Span, Stopwatch
 from d2lpar.one_step.scratch import check_step
 
 
-def record_step(step: Callable, X: Tensor, y: Tensor, device_params: Sequence[Sequence[Tensor]],
+def record_step(step: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
                 devices: Sequence[torch.device], lr: float) -> list[Span]:
     """What `train_batch` or `train_batch_threads` does when, on every rank: forward, backward, allreduce, update.
 
@@ -33,7 +33,7 @@ def record_step(step: Callable, X: Tensor, y: Tensor, device_params: Sequence[Se
     inside = inspect.unwrap(step) if callable(step) else step
     if not isinstance(inside, FunctionType):
         raise ValueError(f"a step is a function written in Python, got {shown(step)}")
-    check_step(X, y, device_params, devices, lr)
+    check_step(X, y, replicas, devices, lr)
     watch, caller, turns = Stopwatch(devices), threading.get_ident(), Counter[str]()
 
     def around(what: str, fn: Callable) -> Callable:
@@ -54,5 +54,5 @@ def record_step(step: Callable, X: Tensor, y: Tensor, device_params: Sequence[Se
         clocked_calls = {name: around(what, names[name]) for name, what in calls.items() if name in names}
         stack.enter_context(patch.dict(names, clocked_calls))
         stack.enter_context(patch.object(torch.Tensor, "backward", around("backward", torch.Tensor.backward)))
-        step(X, y, device_params, devices, lr)
+        step(X, y, replicas, devices, lr)
     return watch.spans

@@ -1,4 +1,4 @@
-"""Why did the accuracy fall? One recipe, trained under every combination of the suspects (chapter 5).
+"""Why did the accuracy fall? One recipe, trained under every combination of the suspects.
 
 The recipe is that of the multi-GPU chapters of Dive into Deep Learning, to scale: ResNet-18 of width 8, ten epochs,
 batch size 16 at learning rate 0.1 and 32 at 0.2, and 3,558 images, so that the last minibatch of an epoch is the same

@@ -1,4 +1,4 @@
-"""What `DistributedDataParallel` does, built in steps (chapter 6): one start, and gradients averaged on every rank.
+"""What `DistributedDataParallel` does, built in steps: one start, and gradients averaged on every rank.
 
 All of this is called by every rank of a group, each with its own replica of one network. A loss that is a mean over the
 shard gives the mean of means; for shards that differ in size, take the sum over the shard, times the number of ranks,

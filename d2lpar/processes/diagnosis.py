@@ -1,4 +1,4 @@
-"""Is my DDP script right? One worker and k ranks side by side, and in words what differs (chapter 6).
+"""Is my DDP script right? One worker and k ranks side by side, and in words what differs.
 
 `diagnose` runs a training of the reader's own three times on the same minibatches: as one worker, on ranks with equal
 shards, and on ranks with unequal shards. `watch` sees what happens in each, and `symptoms` knows what it means.

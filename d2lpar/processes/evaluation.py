@@ -1,4 +1,4 @@
-"""A test set that the ranks of a group share: how many answers are right, each example counted once (chapter 6)."""
+"""A test set that the ranks of a group share: how many answers are right, each example counted once."""
 
 from __future__ import annotations
 

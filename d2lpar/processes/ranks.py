@@ -1,4 +1,4 @@
-"""What a rank runs: its device, and an allreduce of its own (chapters 3 and 6)."""
+"""What a rank runs: its device, and an allreduce of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks over the shoulder of a training: what gradient each step had, whose it was, and where it led (chapter 6).
+"""Looks over the shoulder of a training: what gradient each step had, whose it was, and where it led.
 
 It stands in nobody's way: hooks of PyTorch note what passes, so that the training itself need not be changed.
 `diagnosis` compares what was seen on several ranks with what was seen on one worker.

@@ -1,4 +1,4 @@
-"""What the gradients and parameters of k ranks say, beside those of one worker: each mistake by its name (chapter 6).
+"""What the gradients and parameters of k ranks say, beside those of one worker: each mistake by its name.
 
 In float64, what is the same differs by 1e-15 or so, and what is not by far more. What it is then follows from the
 gradients that each rank's own backward pass gave: a sum that nobody divided is twice theirs, and so on.

@@ -1,4 +1,4 @@
-"""What a step sends, and when: collectives counted, and the spans of one rank for a timeline (chapter 6).
+"""What a step sends, and when: collectives counted, and the spans of one rank for a timeline.
 
 Both come from PyTorch's own tools: every collective passes its dispatcher, where `Traffic` looks, and its profiler
 knows when a thread of Gloo was at work.

@@ -1,7 +1,7 @@
 """What a sum costs on thousands of devices: closed forms of the sums that libraries have, in the prices of `cost`.
 
 All of them assume a cable of its own between any two devices that send to each other in one round, which real networks
-promise in part only. Chapter 3 compares them.
+promise in part only. The chapter on the cost of a sum compares them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Collective operations: one buffer per device, combined so that every device ends with the same values.
 
-Chapter 2 teaches the naive allreduce, which sends everything to the first device and back. Chapter 3 writes it as
-messages, and goes on to a tree, to the ring, and to the form that is fastest where all devices share one memory.
+The naive allreduce sends everything to the first device and back; `d2lpar.one_step.scratch` has it without messages.
+Here it is written as messages, and then come a tree, the ring, and the form that is fastest where all devices share
+one memory.
 All of them work in place, block until they are done (on GPUs, until they are queued), and give the same bits on every
 run. An interrupt waits until they are done; the third one does not. A sum of whole numbers that its dtype cannot hold
 wraps around, as PyTorch's own does.

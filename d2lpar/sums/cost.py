@@ -1,7 +1,8 @@
 """What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
 
 The model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds, alpha for
-being a message at all and beta for every byte. Chapter 3 fits both; `scale` asks what follows for thousands of devices.
+being a message at all and beta for every byte. `fit_link` finds both; `cluster_cost` asks what follows for thousands of
+devices.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Messages between devices, sent in rounds, and a meter that counts them.
 
-The collectives of chapter 3 are made of `exchange`: in one round each device sends at most one message and receives
-at most one, all at the same time. A `Meter` counts what is really delivered, by the same calls that are timed; what
-goes past them, `d2lpar.pages.message_audit` finds.
+Naive sum, tree and ring are made of `exchange`: in one round each device sends at most one message and receives at
+most one, all at the same time. A `Meter` counts what is really delivered, by the same calls that are timed; what goes
+past them, `d2lpar.pages.message_audit` finds.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Message(NamedTuple):
 class Meter:
     """Counts the messages that `exchange` and `deliver` carry in its `with` block, and records when each arrived.
 
-    It counts nothing else: what is added or copied without them is no message, so around chapter 2's `allreduce` it
-    counts 0.
+    It counts nothing else: what is added or copied without them is no message, so around
+    `d2lpar.allreduce` it counts 0.
 
     Args:
         devices: the devices, in rank order; a message to or from a rank beyond them is refused before it is sent.

@@ -111,7 +111,7 @@ def whole_batch_loss(scores, y):
 
 
 def newcomers_loss(scores, y):
-    """Chapter 1's rule: the sum over the shard, divided by the whole batch."""
+    """The rule of one process: the sum over the shard, divided by the whole batch."""
     n = torch.tensor(float(len(y)))
     dist.all_reduce(n)
     return F.cross_entropy(scores, y, reduction="sum") / n

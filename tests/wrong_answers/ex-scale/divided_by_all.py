@@ -1,4 +1,4 @@
-"""Chapter 1's rule, in a script for DDP: a k-th of the gradient."""
+"""The rule of one process, in a script for DDP: a k-th of the gradient."""
 
 
 def loss_of(losses, rank, counts):

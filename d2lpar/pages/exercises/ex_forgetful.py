@@ -1,0 +1,23 @@
+"""The check of the exercise `ex-forgetful`."""
+
+import torch
+
+from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.replicas import gather, replicate, scatter
+
+
+def check(Forgetful):
+    """The outputs must be right, and the gradient lost, which DataParallel says."""
+    torch.manual_seed(0)
+    net, X, devices = Forgetful(), torch.rand(7, 4), [torch.device("cpu")] * 3
+    outputs = [replicate(net, device)(A) for device, A in zip(devices, scatter(X, devices))]
+    if not torch.allclose(gather(outputs, devices[0]), net(X), atol=1e-5):
+        return "Not yet: the replicas' outputs are not those of the plain network, and that would be noticed."
+    try:
+        DataParallel(net, devices)(X)
+    except ValueError as error:
+        if "depends on a trainable tensor in" not in str(error):
+            return f"Not yet: DataParallel refuses it for another reason: {error}."
+        net(X).sum().backward()
+        return "Right." if list(net.parameters()) else "Not yet: without any parameter ByHand stops with an error."
+    return "Not yet: DataParallel takes it: no gradient is lost, or the plain network has none."

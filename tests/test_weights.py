@@ -1,0 +1,55 @@
+"""The chapters weigh no more for their readers than the authors have set themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from weights import CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS, LIMITS, Weight, table, weigh
+
+
+@pytest.fixture(scope="module")
+def weights(notebooks: list[Path]) -> dict[str, Weight]:
+    return {one.name: one for one in map(weigh, notebooks)}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_chapter_that_is_divided_weighs_no_more_than_it_may(name: str, weights: dict[str, Weight]) -> None:
+    one, (words, cells) = weights[name], LIMITS[name]
+    assert 0 < one.words <= words and 0 < one.cells <= cells
+    assert one.longest_cell <= CODE_LINES and one.dropdown_words <= DROPDOWN_WORDS
+    assert 2 <= len(one.exercises) <= 3 and max(one.exercises) <= EXERCISE_WORDS
+
+
+def test_the_concise_chapters_weigh_less_than_the_one_from_scratch(weights: dict[str, Weight]) -> None:
+    scratch = weights["02_data_parallelism_from_scratch"]
+    for name in ("05_concise_data_parallelism", "06_resnet18_on_two_devices"):
+        assert weights[name].words < scratch.words and weights[name].cells < scratch.cells, name
+
+
+def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> None:
+    text = "(sec-a)=\n## One two\n\n[three](four.md) `five`, 6 = *seven*\n\n:::{dropdown} Eight\n:::\n\n```bash\nten\n```"
+    more = "last\n\n## Exercises\n\n```{exercise} A\n:label: ex-a\n\none two three four\n```"
+    solution = "````{solution} ex-a\n\n```python\nx = 3\n```\n\nlong\n````"
+    figure = new_output("display_data", {"image/svg+xml": "<svg/>"})
+    cells = [new_markdown_cell(text), new_code_cell("a\nb", outputs=[new_output("stream", text="1\n2\n3\n"), figure]),
+             new_markdown_cell(more), new_code_cell("c\nd\ne"), new_markdown_cell(solution)]
+    (tmp_path / "appendix").mkdir()
+    for name in ("09_a", "appendix/b"):
+        nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
+        one = weigh(tmp_path / f"{name}.ipynb")
+        assert (one.name, one.words, one.cells, one.code_lines, one.output_lines, one.figures) == (name, 7, 3, 2, 3, 1)
+        assert (one.longest_cell, one.dropdown_words, one.exercises, one.all_cells) == (3, 2, [5], 5)
+        assert one.minutes == 7 / 200 + (12 + 9 + 30) / 60
+    head, row, together = table([one])
+    assert len(head) == len(row) == len(together)
+
+
+@pytest.mark.slow
+def test_the_authors_page_shows_the_table(site: Path, weights: dict[str, Weight]) -> None:
+    page = (site / "book" / "authors.html").read_text("utf8")
+    for name, one in weights.items():
+        assert f"<p>{name}</p>" in page and f"<p>{one.all_words:,}</p>" in page

@@ -1,0 +1,3 @@
+"""Lets every device add up once in the loop."""
+
+times_as_fast = 4 * (2 + 4 + 1) / (2 + 4 + 1)

@@ -1,0 +1,3 @@
+"""Forgets that the sum is not shared."""
+
+times_as_fast = 4

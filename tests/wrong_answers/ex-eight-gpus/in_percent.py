@@ -1,0 +1,3 @@
+"""In percent."""
+
+efficiency = 100 * 14.0 / 4.9 / 8

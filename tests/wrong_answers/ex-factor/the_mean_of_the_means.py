@@ -1,0 +1,3 @@
+"""The number itself, not yet divided by the right one."""
+
+factor = -1

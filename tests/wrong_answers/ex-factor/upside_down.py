@@ -1,0 +1,3 @@
+"""The right mean over the mean of the means."""
+
+factor = 4 / 3

@@ -1,0 +1,3 @@
+"""How much too small it is, not the factor."""
+
+factor = 0.25
