@@ -77,7 +77,7 @@ INNER = set("""
     cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
-    published.Training published.Pair data_parallel.Replica data_parallel.InThreads data_parallel.trainable
+    published.Training data_parallel.Replica data_parallel.InThreads data_parallel.trainable
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
     devices.all_gather_here batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group

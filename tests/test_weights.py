@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from weights import CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS, LIMITS, Weight, table, weigh
+from weights import CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS, LIMITS, Weight, count_words, table, weigh
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,21 @@ def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> 
         assert one.minutes == 7 / 200 + (12 + 9 + 30) / 60
     head, row, together = table([one])
     assert len(head) == len(row) == len(together)
+
+
+def test_the_minutes_that_readers_are_told_are_those_of_the_formula(root: Path, weights: dict[str, Weight]) -> None:
+    index = (root / "book" / "index.md").read_text("utf8")
+    told = {name: int(minutes) for name, minutes in re.findall(r"notebooks/([\w/]+)\.ipynb\) \| (\d+) \|", index)}
+    assert list(told) == [name for name in weights if not name.startswith("appendix/")]
+    for name in LIMITS:
+        opening = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4).cells[0].source
+        assert abs(int(re.search(r"\*\*Time\*\*: about (\d+) minutes", opening)[1]) - weights[name].minutes) <= 5, name
+    assert {name: weights[name].minutes for name, minutes in told.items() if abs(minutes - weights[name].minutes) > 5} == {}
+    first_part = sum(weights[name].minutes for name in LIMITS)
+    assert first_part < 180 and abs(first_part + weights["07_allreduce"].minutes - 240) < 20, "four hours"
+    assert abs(sum(weights[name].minutes for name in told) - 600) < 45, "ten hours"
+    assert abs(weights["02_data_parallelism_from_scratch"].minutes - 20) < 5, "twenty minutes"
+    assert count_words(index) <= 450
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ NAMES = {
     "pages.verdicts": "check verdict",
     "pages.results": "stored_records stored_results stored_script",
     "pages.message_audit": "AuditError audit",
-    "pages.published": "QUOTED published_trainings",
+    "pages.published": "published_trainings",
     "pages.step_spans": "record_step",
     "pages.study": "FULL LAST_STEPS SMALL Setting Size predicted run_setting settings",
 }
