@@ -14,8 +14,7 @@ def check(evaluate_accuracy_on):
         replicas = [get_params(lenet_params(seed=i), d) for i, d in enumerate(devices)]
         for n in (16, 7, 5, 1):
             X = torch.randn(n, 1, 28, 28, generator=torch.Generator().manual_seed(n))
-            shards, _ = split_batch(X, X, devices)
-            y = torch.cat([lenet(A, params).argmax(1).cpu() for A, params in zip(shards, replicas)])
+            y = torch.cat([lenet(A, p).argmax(1).cpu() for A, p in zip(split_batch(X, X, devices)[0], replicas)])
             wrong = torch.arange(n) < (n + k) // 5  # these labels are changed
             minibatches.append((X, (y + wrong) % 10))
             right, count = right + n - wrong.sum().item(), count + n

@@ -1,5 +1,6 @@
 """The check of the exercise `ex-settings`."""
 
+from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
 
 import torch
@@ -8,12 +9,10 @@ import torch
 def check(run):
     """What is not right yet of the answer, in words, or "Right."."""
     def call(rank, name):
-        try:
+        with suppress(BrokenBarrierError):
             meeting.wait()
-        except BrokenBarrierError:
-            return f"{name}{rank} met nobody"
-        return f"{name}{rank} {torch.is_grad_enabled()}"
-
+            return f"{name}{rank} {torch.is_grad_enabled()}"
+        return f"{name}{rank} met nobody"
     for recording in (False, True):
         meeting = Barrier(3, timeout=3)
         with torch.set_grad_enabled(recording):
