@@ -132,7 +132,7 @@ def count_on_each_page(app: Sphinx, env: BuildEnvironment) -> list[str]:
     """Exercise 3 of a chapter is Exercise 3 in JupyterLab, which knows no chapters."""
     for kinds in env.toc_fignumbers.values():
         for numbers in kinds.values():
-            numbers.update({name: number[-1:] for name, number in numbers.items()})
+            numbers.update({name: (i,) for i, name in enumerate(sorted(numbers, key=numbers.__getitem__), 1)})
     return []
 
 
