@@ -2,11 +2,13 @@
 
 import linecache
 import sys
+from fractions import Fraction
 from functools import cache
 
 import pytest
 
-from d2lpar.pages.verdicts import verdict
+from d2lpar.base.checks import shown
+from d2lpar.pages.verdicts import check, verdict
 
 
 def is_two(answer):
@@ -32,6 +34,16 @@ def test_an_answer_is_judged_in_words(answer, words, capsys):
     linecache.checkcache()
     verdict(is_two, answer)
     assert capsys.readouterr().out.startswith(words)
+
+
+@pytest.mark.parametrize("answer, words", [
+    (0.75, "Right."), (Fraction(3, 4), "Right."), (Fraction(4, 3), "Not yet: 1.33333, that is upside down."),
+    *((wrong, f"Not yet: the answer must be a number, it is {shown(wrong)}.")
+      for wrong in (None, True, "3/4", float("nan"), float("inf"), 10**400, 1j, [0.75], divides)),
+])
+def test_a_number_found_by_hand_may_be_a_fraction_and_nothing_else_is_one(answer, words, capsys):
+    check("ex-factor", answer)
+    assert capsys.readouterr().out == f"{words}\n"
 
 
 def test_an_interrupt_is_no_answer():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import wraps
 from importlib import import_module
-from numbers import Real
 from pathlib import Path
 from traceback import extract_tb, walk_tb
 from typing import Any
@@ -25,8 +25,8 @@ def check(label: str, answer: Any) -> None:
         raise ValueError(f"there are exercises of the labels {sorted(modules)}, not {shown(label)}")
     exercise = import_module(f"d2lpar.pages.exercises.{modules[label]}")
     if hasattr(exercise, "check_number"):  # one that is done by hand
-        number = float(answer) if isinstance(answer, Real) else answer  # a fraction is one, too
-        print(exercise.check_number(answer) if is_number(number) and not isinstance(answer, bool) else
+        number = float(answer) if isinstance(answer, Fraction) else answer
+        print(exercise.check_number(number) if is_number(number) else
               f"Not yet: the answer must be a number, it is {shown(answer)}.")
     else:
         verdict(exercise.check, answer)
