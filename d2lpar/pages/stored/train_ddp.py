@@ -1,19 +1,24 @@
-"""Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
+r"""Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
 
-python train_ddp.py --data DIR --download
+python train_ddp.py --data DIR  # one rank; --download only fetches the data
 torchrun --nproc-per-node=2 train_ddp.py --data DIR
+torchrun --nnodes=2 --nproc-per-node=2 --rdzv-id=1 --rdzv-backend=c10d \
+    --rdzv-endpoint=HOST:29500 train_ddp.py --data DIR  # the same on both machines
+#SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=4 --cpus-per-task=32
+srun torchrun --nnodes=2 --nproc-per-node=4 --rdzv-id=$SLURM_JOB_ID \
+    --rdzv-backend=c10d --rdzv-endpoint=$(hostname):29500 train_ddp.py --data DIR
+Run with PyTorch 2.15 and 2.3, on CPUs.
 """
 import argparse
 import os
 import sys
+import time
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 from torchvision.datasets import FashionMNIST
@@ -27,97 +32,127 @@ def make_net():  # yours goes here
 
 
 def load(args, is_train):  # and your data here
-    try:
-        files = FashionMNIST(args.data, is_train, download=args.download)
-    except (RuntimeError, OSError) as error:
-        sys.exit(f"no Fashion-MNIST in {args.data} (--download?): {error}")
+    if not (args.download or os.path.exists(f"{args.data}/FashionMNIST")):
+        sys.exit(f"no Fashion-MNIST in {args.data} (--download?)")
+    files = FashionMNIST(args.data, is_train, download=args.download)
     return TensorDataset(files.data[:, None] / 255, files.targets)  # all in memory
 
 
 @torch.no_grad()
-def accuracy(net, dataset, device):
-    """How many are right, of how many: each rank counts its part, and all add up."""
+def accuracy(net, loader, device):  # each rank counts its part, and all add up
     net.eval()
-    shard = range(dist.get_rank(), len(dataset), dist.get_world_size())  # none twice
-    counts = torch.zeros(2, dtype=torch.int64, device=device)
-    for X, y in DataLoader(dataset, 256, sampler=shard):
-        right = net(X.to(device)).argmax(1) == y.to(device)
-        counts += torch.stack([right.sum(), torch.tensor(len(y), device=device)])
+    counts = torch.zeros(2, dtype=torch.int64, device=device)  # right, and all
+    for X, y in loader:
+        counts[0] += (net(X.to(device)).argmax(1) == y.to(device)).sum()
+        counts[1] += len(y)
     dist.all_reduce(counts)
-    return counts.tolist()
+    return counts
 
 
-def train(args, device):
-    rank, world_size = dist.get_rank(), dist.get_world_size()
-    if args.batch_size % world_size:
-        sys.exit(f"{world_size} ranks cannot share a batch of {args.batch_size}")
+def train(args, store, rank, ranks):
+    gpus, here = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if 0 < gpus < here:  # each rank needs one of its own
+        sys.exit(f"{here} ranks and {gpus} GPUs (CUDA_VISIBLE_DEVICES= for CPUs)")
+    if gpus:  # a GPU of its own is "cuda" for each rank, or they all sit on GPU 0
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
+    device = torch.device("cuda" if gpus else "cpu")
     train_set, test_set = load(args, True), load(args, False)
-    sampler = DistributedSampler(train_set, seed=args.seed, drop_last=True)
-    loader = DataLoader(train_set, args.batch_size // world_size, sampler=sampler,
-                        drop_last=True)  # equal shards, so a mean of means is the mean
-    torch.manual_seed(args.seed)
-    net = DDP(make_net().to(device))  # from here on all have rank 0's weights
+    n, batch_size, file = len(train_set), args.batch_size, args.checkpoint
+    if batch_size % ranks or not 0 < batch_size <= n:
+        sys.exit(f"no equal shards: ranks {ranks}, batch {batch_size}, {n} examples")
+    seed = args.seed * 10**6  # far apart: the epoch and the rank are added to it
+    how = dict(  # no fork, which would copy the locks that NCCL's threads hold
+        multiprocessing_context="forkserver" if args.workers else None,
+        num_workers=args.workers, persistent_workers=args.workers > 0,
+        pin_memory=gpus > 0, generator=torch.Generator().manual_seed(seed + rank))
+    sampler = DistributedSampler(train_set, ranks, rank, seed=seed, drop_last=True)
+    loader = DataLoader(train_set, batch_size // ranks, sampler=sampler, drop_last=True,
+                        **how)  # equal shards, so a mean of means is the mean
+    shard = range(rank, len(test_set), ranks)  # none twice
+    test_loader = DataLoader(test_set, 256, sampler=shard, **how)
+    torch.manual_seed(seed)
+    net, done = make_net().to(device), 0
     optimizer = torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
-    saved = [None]
+    os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
+    if os.path.exists(file):  # map_location: or all load to the GPU it was on, rank 0's
+        saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        done = saved["epoch"]
+        for old, new in zip(saved["optimizer"]["param_groups"], optimizer.param_groups):
+            old["lr"] = new["lr"]  # of this call, not of the file
+        try:
+            net.load_state_dict(saved["net"])
+            optimizer.load_state_dict(saved["optimizer"])
+        except (RuntimeError, ValueError) as error:  # its first words tell enough
+            sys.exit(f"another network in {file} (another --checkpoint, or delete it): "
+                     + " ".join(str(error).split()[:30]))
+
+    backend = "nccl" if gpus else "gloo"
+    plan = (f"PyTorch {torch.__version__}, {backend} on {device}, ranks {ranks}, batch "
+            f"{batch_size}, lr {args.lr}, seed {args.seed}, bf16 {args.bf16}, {n} + "
+            f"{len(test_set)} examples; {file} has {done} of {args.epochs} epochs")
+    store.set(f"plan {rank}", plan)
+    plans = {store.get(f"plan {r}").decode(): r for r in range(ranks)}
+    if len(plans) > 1:  # what not all ranks have seen, all must know
+        sys.exit("\n".join(f"rank {r}: {plan}" for plan, r in plans.items()))
+    # for all that the slowest rank does between two collectives: it evaluates, or saves
+    dist.init_process_group(backend, None, timedelta(minutes=5), ranks, rank, store)
+    net = DDP(net)  # from here on all have rank 0's weights
+    store.delete_key(f"plan {rank}")  # all have read it, and a restart must not
     if rank == 0:
-        args.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        if args.checkpoint.exists():
-            saved = [torch.load(args.checkpoint, map_location="cpu")]
-    dist.broadcast_object_list(saved, src=0)  # only rank 0 reads the file
-    done = saved[0]["epoch"] if saved[0] else 0
-    if done:
-        net.module.load_state_dict(saved[0]["net"])
-        optimizer.load_state_dict(saved[0]["optimizer"])
-        optimizer.param_groups[0]["lr"] = args.lr  # of this call, not of the file
-    if rank == 0:
-        print(f"{world_size} ranks, {dist.get_backend()} on {device.type}; "
-              f"{args.checkpoint} has {done} of {args.epochs} epochs", flush=True)
+        print(plan, flush=True)
     for epoch in range(done, args.epochs):
         sampler.set_epoch(epoch)  # or every epoch has the same order
-        torch.manual_seed(args.seed + epoch * world_size + rank)  # for dropout
+        torch.manual_seed(seed + epoch * ranks + rank)  # for dropout, not for loaders
         net.train()
-        for X, y in loader:
+        total, start = torch.zeros((), device=device), time.perf_counter()
+        for batch in loader:
+            X, y = (x.to(device, non_blocking=True) for x in batch)
             optimizer.zero_grad()
-            F.cross_entropy(net(X.to(device)), y.to(device)).backward()
+            with torch.autocast(device.type, torch.bfloat16, enabled=args.bf16):
+                loss = nn.functional.cross_entropy(net(X), y)
+            loss.backward()  # unscaled: bfloat16 reaches as far as float32
             optimizer.step()
+            total += loss.detach()
+        dist.all_reduce(total)
+        loss = total.item() / (ranks * len(loader))  # waits for the GPUs, too
+        rate = len(loader) * batch_size / (time.perf_counter() - start)
         for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
             dist.broadcast(buffer, src=0)
-        right, count = accuracy(net.module, test_set, device)  # not net: it may talk
+        right, count = accuracy(net.module, test_loader, device)  # not net: it may talk
+        share = f", efficiency {rate / ranks / args.alone:.0%}" if args.alone else ""
         if rank == 0:
-            print(f"epoch {epoch + 1}: {right} of {count} right, {right / count:.3f}",
-                  flush=True)
-            state = {"net": net.module.state_dict(), "epoch": epoch + 1,
-                     "optimizer": optimizer.state_dict()}
-            torch.save(state, f"{args.checkpoint}.new")  # whole, or not at all
-            os.replace(f"{args.checkpoint}.new", args.checkpoint)
+            print(f"epoch {epoch + 1}: loss {loss:.4f}, {right} of {count} right, "
+                  f"{right / count:.3f}, {rate:.0f} images/s{share}", flush=True)
+            torch.save({"net": net.module.state_dict(), "epoch": epoch + 1,
+                        "optimizer": optimizer.state_dict()}, f"{file}.new")
+            os.replace(f"{file}.new", file)  # whole, or not at all
 
 
 @record  # torchrun then shows the traceback of the rank that failed first
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True, help="torchvision's folder")
+    parser.add_argument("--data", required=True, help="torchvision's folder")
     parser.add_argument("--download", action="store_true", help="fetch it, and end")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=256, help="of all ranks")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--checkpoint", type=Path, default="checkpoint.pt",
-                        help="where all machines see it: rank 0 may be on any")
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
+    parser.add_argument("--workers", type=int, default=0, help="that load, per rank")
+    parser.add_argument("--alone", type=float, help="images/s of one rank, warm")
+    parser.add_argument("--checkpoint", default="checkpoint.pt", help="seen by all")
     args = parser.parse_args()
-    if args.download == ("LOCAL_RANK" in os.environ):  # only training takes torchrun
-        sys.exit("start it by one of these:" + __doc__.partition("many.")[2])
     if args.download:
         return load(args, True)
-    local_rank, here = (int(os.environ[x]) for x in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
-    gpus = torch.cuda.device_count()
-    if 0 < gpus < here:  # each rank needs one of its own
-        sys.exit(f"{here} ranks and {gpus} GPUs (CUDA_VISIBLE_DEVICES= for CPUs)")
-    device = torch.device("cuda", local_rank) if gpus else torch.device("cpu")
-    if gpus:
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if gpus else "gloo", timeout=timedelta(minutes=5),
-                            device_id=device if gpus else None)
-    train(args, device)
+    store, rank, ranks = (next(dist.rendezvous("env://")) if "RANK" in os.environ
+                          else (dist.HashStore(), 0, 1))
+    try:
+        train(args, store, rank, ranks)
+    except BaseException as error:
+        if not dist.is_initialized():  # the others may still wait for its plan
+            store.compare_set(f"plan {rank}", "", str(error))
+            time.sleep(rank == 0)  # its process may hold the store
+        raise
     dist.destroy_process_group()  # a rank that fails does not wait for the others here
 
 
