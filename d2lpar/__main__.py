@@ -1,8 +1,10 @@
-"""The package's commands: `python -m d2lpar data`, `bench` and `study`; each says with --help what it does."""
+"""The package's commands: `python -m d2lpar data`, `diagnose`, `bench` and `study`; each has a --help."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import runpy
 import sys
 
 
@@ -11,6 +13,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
+    about = "run a training on one worker and on ranks, and say what differs (seconds)"
+    options = commands.add_parser("diagnose", help=about, description=about)
+    options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
+    options.add_argument("--ranks", type=int, default=2, help="how many (2)")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
@@ -23,6 +29,9 @@ def main() -> None:
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     args = parser.parse_args()
+    if args.command == "diagnose":
+        _diagnose(args.file, args.ranks)
+        return
     if args.command == "bench":
         from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
 
@@ -47,6 +56,31 @@ def main() -> None:
         download_fashion_mnist()
     except DataError as problem:
         sys.exit(str(problem))
+
+
+def _diagnose(file: str, ranks: int) -> None:
+    """Print the diagnosis of a file's training; exit with 1 if it has a fault."""
+    from d2lpar.processes.diagnosis import diagnose
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))  # as Python does for a script
+    sys.argv[:] = [file]
+    try:
+        defined = runpy.run_path(file)
+    except OSError as problem:
+        sys.exit(str(problem))
+    except SystemExit:
+        sys.exit(f'{file} ends the program itself: put what starts it under if __name__ == "__main__"')
+    except Exception as problem:
+        problem.add_note(f'{file} was imported: what starts a training belongs under if __name__ == "__main__"')
+        raise
+    needed = "train", "make_net", "X", "y"
+    if missing := [name for name in needed if name not in defined]:
+        sys.exit(f"{file} does not define {', '.join(missing)}. It has to define train(net, batches), make_net(), and "
+                 "a batch, X and y")
+    train, make_net, X, y = (defined[name] for name in needed)
+    found = diagnose(train, make_net, X, y, ranks)
+    print(found)
+    sys.exit(not found.ok)
 
 
 if __name__ == "__main__":

@@ -90,9 +90,9 @@ INNER = set("""
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy_in_turn study.recalibrated study.combined
     study.apart study.rounded study.run evaluation.unwrap_ddp
-    recording.Step recording.Record recording.record_training symptoms.Diagnosis symptoms.compare symptoms.moves symptoms.same_steps symptoms.note_batchnorm symptoms.shards
+    recording.Step recording.Record recording.record_training rules.Rule rules.Evidence rules.Diagnosis rules.compare rules.moves rules.same_steps rules.note_batchnorm
 """.split())
-WHOLE_MODULES_INNER = ("museum.", "report.", "cases.", "single.", "run.")  # wrong on purpose; parts of one command
+WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.")  # wrong on purpose; parts of one command
 
 
 def images() -> dict:

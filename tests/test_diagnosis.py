@@ -1,8 +1,11 @@
-"""Tests of d2lpar.processes.diagnosis, symptoms and watch: right trainings pass, each mistake is found by its name, and a fault is never missed."""
+"""Tests of d2lpar.processes.diagnosis, rules and recording: right trainings pass, each mistake is found by its name, and a fault is never missed."""
 
 from __future__ import annotations
 
 import copy
+import os
+import sys
+import textwrap
 
 import pytest
 import torch
@@ -10,11 +13,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
+from d2lpar.__main__ import main
+from d2lpar.pages.ddp_trainings import RIGHT, WRONG, ddp, examples, make_net, mean_of_all, waits_in_step_2
 from d2lpar.processes import RankGroup, diagnosis
 from d2lpar.processes.diagnosis import diagnose
 from d2lpar.processes.recording import record_training
-from d2lpar.processes.symptoms import Diagnosis, compare
-from helpers.ddp_scripts import RIGHT, WRONG, ddp, mlp, no_step, waits_in_step_2, whole_batch_loss
+from d2lpar.processes.rules import RULES, Diagnosis, compare
 
 SHARED = nn.Linear(6, 4)
 
@@ -24,47 +28,140 @@ def ranks(request, group_of):
     return group_of(request.param)
 
 
-def examples(n=54):
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(n, 6, generator=generator), torch.randint(4, (n,), generator=generator)
+def of(name, ranks):
+    train, make_net, _ = (RIGHT | WRONG)[name]
+    return diagnose(train, make_net, *examples(make_net, 54), ranks)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_training_passes(name, ranks):
-    train, make_net, notes = RIGHT[name]
-    found = diagnose(train, make_net, *examples(), ranks)
-    assert found.ok and list(found.notes) == notes and "no fault found" in str(found), str(found)
+    found = of(name, ranks)
+    assert found.ok and list(found.notes) == RIGHT[name][2] and "no fault found" in str(found), str(found)
+    assert str(found).endswith("not seen: what one worker does wrong too, and what comes after these steps")
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_each_mistake_is_found_by_its_name(name, ranks):
-    train, make_net, faults = WRONG[name]
-    found = diagnose(train, make_net, *examples(), ranks)
-    assert not found.ok and list(found.faults) == faults and "FAULT" in str(found), str(found)
+    found = of(name, ranks)
+    assert not found.ok and list(found.faults) == WRONG[name][2] and "FAULT" in str(found), str(found)
 
 
-def test_the_mistake_of_one_rank_is_told_with_its_name(ranks):
-    assert "of rank 1" in diagnose(*WRONG["NaN on one rank"][:2], *examples(), ranks).faults["NaN"]
-    assert "0.weight, 0.bias" in diagnose(*WRONG["unfrozen"][:2], *examples(), ranks).faults["not exchanged"]
-    assert "2.weight, 2.bias" in diagnose(*WRONG["replaced"][:2], *examples(), ranks).faults["different start"]
+def test_forty_trainings_or_more_and_about_half_of_them_right():
+    assert min(len(RIGHT), len(WRONG)) >= 20 and not RIGHT.keys() & WRONG.keys()
 
 
-def test_words_for_a_reader(ranks):
+def test_each_rule_is_met_by_a_training():
+    met = {"hangs"} | {name for _, _, names in [*RIGHT.values(), *WRONG.values()] for name in names}
+    assert [rule.name for rule in RULES if rule.name not in met] == []
+
+
+def test_a_rule_has_something_to_say():
+    for rule in RULES:
+        assert rule.seen and rule.cure and not any(text.endswith(".") for text in (rule.seen, rule.numbers, rule.cure)), rule.name
+
+
+def test_where_and_how_much_is_told(ranks):
     k = ranks.world_size
-    found = diagnose(*RIGHT["rate times ranks"][:2], *examples(), ranks)
-    assert f"{k} times as long" in found.notes["another rate"] and "nothing after step 1 of 3 was compared" in found.notes["another rate"]
-    assert "1.running_mean is" in diagnose(*WRONG["buffers left out"][:2], *examples(), ranks).faults["different buffers"]
-    assert "left out of a loop" in diagnose(*WRONG["biases left out"][:2], *examples(), ranks).faults["not exchanged"]
-    assert "another gradient" in diagnose(*RIGHT["averaged, then values clipped"][:2], *examples(), ranks).notes["unequal shards"]
-    assert "ValueError: unequal" in diagnose(*RIGHT["fails on unequal shards"][:2], *examples(), ranks).notes["unequal shards"]
+    for name, fault, words in [
+            ("NaN on one rank", "NaN", "the backward pass of rank 1"), ("a layer unfrozen after wrapping", "not exchanged", "0.weight, 0.bias"),
+            ("a layer replaced after wrapping", "different start", "2.weight, 2.bias"), ("buffers not broadcast", "different buffers", "1.running_mean"),
+            ("summed", "summed", f"({k} times one worker's)"), ("mean loss * world_size", "loss times the ranks", f"({k} times one worker's)"),
+            ("divided by 8", "divided by a fixed number", f"(by 8 on {k} ranks)"), ("no_sync around the last", "no_sync around the last", "pass 2 of 2"),
+            ("reduce, not all_reduce", "only some ranks have the sum", "on rank 0"), ("broadcast, not all_reduce", "one rank's gradient", "that of rank 0"),
+            ("a minibatch skipped by own loss", "skipped by some", "none on rank 1"), ("penalty on each rank, then summed", "added on each rank", f"{0.01 * (k - 1):.3g} times"),
+            ("the shard is cut again", "sharded twice", "examples of the minibatch"), ("own rates", "different rates", "0.1 on rank 0 and 0.2 on rank 1")]:
+        assert words in of(name, ranks).faults[fault], name
+    assert f"{k} times" in of("rate times the ranks", ranks).notes["another rate"]
+    assert "ValueError: unequal" in of("refuses unequal shards", ranks).notes["unequal shards"]
+    assert "another gradient" in of("values clipped after the average", ranks).notes["unequal shards"]
 
 
 @pytest.mark.slow
-def test_a_hang_after_the_first_step_does_not_hide_what_that_showed():
+def test_a_hang_after_the_first_step_is_told_with_its_lines_beside_what_the_first_step_showed():
     with RankGroup(2) as group:
-        group.run(abs)
-        found = diagnose(waits_in_step_2, mlp, *examples(), group, timeout_s=10)
-    assert list(found.faults) == ["summed", "hangs"] and "rank 0" in found.faults["hangs"]
+        found = diagnose(waits_in_step_2, make_net, *examples(make_net), group, timeout_s=6)
+    assert set(found.faults) == {"summed", "hangs"}
+    assert "rank 0 stands in `dist.barrier()`, line " in found.faults["hangs"] and "rank 1" in found.faults["hangs"]
+
+
+def waits_at_once(net, batches):
+    if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        dist.barrier()
+    ddp()(net, batches)
+
+
+@pytest.mark.slow
+def test_a_hang_in_the_first_step_is_a_fault_of_the_script():
+    with RankGroup(2) as group:
+        found = diagnose(waits_at_once, make_net, *examples(make_net), group, num_steps=1, timeout_s=6)
+    assert list(found.faults) == ["hangs"] and "rank 0 stands in `dist.barrier()`" in found.faults["hangs"]
+
+
+def raises_on_ranks(net, batches):
+    if dist.get_world_size() > 1:
+        raise KeyError("no such rank")
+    ddp()(net, batches)
+
+
+def test_what_raises_on_ranks_only_is_a_fault_of_the_script(ranks):
+    found = diagnose(raises_on_ranks, make_net, *examples(make_net), ranks)
+    assert list(found.faults) == ["raises"] and "KeyError: 'no such rank'" in found.faults["raises"]
+
+
+def test_the_start_of_the_ranks_is_not_the_scripts_time():
+    class Slow:
+        world_size = 2
+
+        def run(self, fn, *args, timeout_s):
+            calls.append((fn, timeout_s))
+            raise TimeoutError("not yet started")
+
+    calls = []
+    with pytest.raises(TimeoutError, match="not yet started"):
+        diagnose(ddp(), make_net, *examples(make_net), Slow(), timeout_s=5)
+    assert calls == [(diagnosis._start, diagnosis.START_S)] and diagnosis.START_S >= 60
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrap, code, words", [("DDP(net)", 0, "no fault found"), ("net", 1, "FAULT, different start")])
+def test_from_the_shell_the_exit_code_is_the_verdict(wrap, code, words, tmp_path, capsys, monkeypatch):
+    (tmp_path / "net_of_ours.py").write_text("from torch import nn\n\ndef make_net():\n    return nn.Linear(6, 4)\n")
+    (tmp_path / "script.py").write_text(textwrap.dedent(f"""
+        import torch
+        from torch.distributed import destroy_process_group, init_process_group
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        from net_of_ours import make_net
+
+        X, y = torch.randn(24, 6), torch.randint(4, (24,))
+
+        def train(net, batches):
+            init_process_group("nccl")
+            net = {wrap}
+            optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            for X, y in batches:
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(net(X), y).backward()
+                optimizer.step()
+            destroy_process_group()
+
+        if __name__ == "__main__":
+            raise SystemExit("it was started")
+        """))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / "script.py")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == code and words in capsys.readouterr().out
+    sys.modules.pop("net_of_ours", None)
+
+
+def test_a_file_that_lacks_something_is_told_what(tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text("def train(net, batches):\n    pass\n\nX = 3\n")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, words in (("script.py", "does not define make_net, y"), ("no.py", "No such file")):
+        monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / name)])
+        with pytest.raises(SystemExit, match=words):
+            main()
 
 
 def test_any_error_of_one_worker_in_the_first_step_is_raised_as_it_is(ranks):
@@ -72,12 +169,12 @@ def test_any_error_of_one_worker_in_the_first_step_is_raised_as_it_is(ranks):
         return {}["no such thing"]
 
     with pytest.raises(KeyError, match="no such thing"):
-        diagnose(broken, mlp, *examples(), ranks)
+        diagnose(broken, make_net, *examples(make_net), ranks)
 
 
 def test_all_lines_fit_a_page(ranks):
-    for train, make_net, _ in [*RIGHT.values(), *WRONG.values()][::5]:
-        assert max(map(len, str(diagnose(train, make_net, *examples(), ranks)).splitlines())) <= 88
+    for name in [*RIGHT, *WRONG][::5]:
+        assert max(map(len, str(of(name, ranks)).splitlines())) <= 88
 
 
 def test_watching_sees_the_own_gradient_and_leaves_no_hook():
@@ -90,8 +187,8 @@ def test_watching_sees_the_own_gradient_and_leaves_no_hook():
             optimizer.zero_grad()
         return [torch.tensor(1.0), 2]
 
-    X, y = examples(4)
-    net = mlp()
+    X, y = examples(make_net, 4)
+    net = make_net()
     optimizer = torch.optim.SGD(net.parameters(), 0.5)
     seen = record_training(train, net, [(X, y), (X, y)])
     assert len(seen.steps) == 2 and seen.losses == [1.0, 2.0]
@@ -108,15 +205,39 @@ def test_watching_sees_the_own_gradient_and_leaves_no_hook():
 
 def test_the_caller_is_left_as_it_was(ranks):
     before = torch.get_rng_state()
-    diagnose(ddp(), mlp, *examples(), ranks)
+    diagnose(ddp(), make_net, *examples(make_net), ranks)
     assert torch.equal(torch.get_rng_state(), before) and not dist.is_initialized()
+
+
+def test_nothing_that_was_replaced_for_a_run_is_left_behind(ranks):
+    def broken(net, batches):
+        assert torch.get_default_dtype() == torch.float64 and torch.zeros(2).float().dtype == torch.float64
+        raise KeyError("in the middle")
+
+    enter = diagnosis.inspect.unwrap(dist.init_process_group).__code__
+    watched = [torch.Tensor.float, nn.Module.float, F.dropout, F.scaled_dot_product_attention, F.batch_norm, torch.manual_seed,
+               torch.amp.GradScaler.scale, dict(os.environ)]
+    with pytest.raises(KeyError, match="in the middle"):
+        diagnose(broken, make_net, *examples(make_net), ranks)
+    assert torch.get_default_dtype() == torch.float32 and diagnosis.inspect.unwrap(dist.init_process_group).__code__ is enter
+    assert watched == [torch.Tensor.float, nn.Module.float, F.dropout, F.scaled_dot_product_attention, F.batch_norm, torch.manual_seed,
+                       torch.amp.GradScaler.scale, dict(os.environ)]
+
+
+def test_class_weights_that_agree_with_a_count_of_labels_by_chance_are_no_ignored_labels(ranks):
+    train, make_net, _ = RIGHT["class weights"]
+    for seed in range(4):
+        draw = torch.Generator().manual_seed(seed)
+        X, y = torch.randn(36, 6, generator=draw), torch.randint(4, (36,), generator=draw)
+        found = diagnose(train, make_net, X, y, ranks)
+        assert found.ok, str(found)
 
 
 def test_what_goes_wrong_in_the_first_step_is_raised(ranks):
     with pytest.raises(ValueError, match="has not made a step"):
-        diagnose(no_step, mlp, *examples(), ranks)
+        diagnose(lambda net, batches: None, make_net, *examples(make_net), ranks)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        diagnose(ddp(), lambda: nn.Linear(7, 4), *examples(), ranks)
+        diagnose(ddp(), lambda: nn.Linear(7, 4), *examples(make_net), ranks)
     assert not dist.is_initialized()
 
 
@@ -127,21 +248,25 @@ def test_what_goes_wrong_in_the_first_step_is_raised(ranks):
 ])
 def test_arguments_that_make_no_sense_are_refused_before_anything_runs(changes, words, monkeypatch):
     monkeypatch.setattr(diagnosis, "_run_alone", lambda *args: pytest.fail("it has begun"))
-    X, y = examples()
+    X, y = examples(make_net)
     with pytest.raises(ValueError, match=words):
-        diagnose(**{"train": ddp(), "make_net": mlp, "X": X, "y": y} | changes)
+        diagnose(**{"train": ddp(), "make_net": make_net, "X": X, "y": y} | changes)
 
 
 def test_a_process_that_is_in_a_group_is_refused():
     with diagnosis._group_of_one(), pytest.raises(ValueError, match="leave it first"):
-        diagnose(ddp(), mlp, *examples())
+        diagnose(ddp(), make_net, *examples(make_net))
 
 
 def records():
     """One worker, and two ranks that did the same, as they are seen; a test makes them wrong."""
-    X, y = (x[:48].reshape(3, 16, *x.shape[1:]) for x in examples())
-    alone = diagnosis._run_alone(ddp(loss=whole_batch_loss), mlp, [(A.double(), c) for A, c in zip(X, y)], 0)
-    return alone, [copy.deepcopy(alone), copy.deepcopy(alone)]
+    X, y = (x[:48].reshape(3, 16, *x.shape[1:]) for x in examples(make_net))
+    batches = [(A.double(), c) for A, c in zip(X, y)]
+    _, alone = diagnosis._run_alone(ddp(loss=mean_of_all), make_net, batches, diagnosis._cut_alike(16, 2))
+    return alone.record, [copy.deepcopy(alone.record), copy.deepcopy(alone.record)]
+
+
+LABELS = [[torch.zeros(8)] * 2]  # of two shards
 
 
 def lose(step, name):
@@ -160,16 +285,20 @@ def shift(step, name):
     step.after[name] += 1e-6
 
 
-@pytest.mark.parametrize("wrong", [lose, poison, move, shift])
+def drag(step, name):
+    step.before[name] += 1e-6
+
+
+@pytest.mark.parametrize("wrong", [lose, poison, move, shift, drag])
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("t", [0, 2])
 def test_one_wrong_number_on_one_rank_is_a_fault(wrong, rank, t):
     alone, ranks = records()
     found = Diagnosis("as it was")
-    compare(alone, ranks, [8, 8], found)
+    compare(alone, ranks, LABELS, found)
     assert found.ok and not found.notes
     wrong(ranks[rank].steps[t], "2.bias")
-    compare(alone, ranks, [8, 8], found)
+    compare(alone, ranks, LABELS, found)
     assert not found.ok
 
 
@@ -181,7 +310,7 @@ def test_nan_in_a_buffer_and_a_parameter_that_is_missing_are_another_start(rank)
     ranks[rank].buffers["mean"][0] = float("nan")
     del ranks[rank].steps[0].before["2.bias"]
     found = Diagnosis("another start")
-    compare(alone, ranks, [8, 8], found)
+    compare(alone, ranks, LABELS, found)
     assert list(found.faults) == ["different start", "different buffers"]
 
 
@@ -189,15 +318,16 @@ def test_a_step_too_few_is_a_fault():
     alone, ranks = records()
     ranks[1].steps.pop()
     found = Diagnosis("too few")
-    compare(alone, ranks, [8, 8], found)
+    compare(alone, ranks, LABELS, found)
     assert "[3, 2]" in found.faults["other steps"]
 
 
 def test_unequal_shards_are_unequal_and_none_is_empty():
     for k in range(2, 9):
         for n in range(2 * k, 6 * k):
-            sizes = diagnosis._cut_unequally(n, k)
-            assert sum(sizes) == n and len(sizes) == k and min(sizes) >= 1 and sizes[0] > sizes[-1]
+            shards = diagnosis._cut_unequally(n, k)
+            sizes = list(map(len, shards))
+            assert sorted(i for shard in shards for i in shard) == list(range(n)) and len(sizes) == k and min(sizes) >= 1 and sizes[0] > sizes[-1]
 
 
 def test_a_factor_is_told_from_another_gradient_in_three_numbers():
@@ -206,20 +336,22 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
     for record in [alone, *ranks]:
         del record.steps[1:]
         record.steps[0].gradients.clear()
-        record.steps[0].gradients["0.bias"] = torch.tensor([1.0, 2.0, 2.0]).double()
+        record.steps[0].examples.clear()
+        record.steps[0].gradients["0.bias"] = torch.tensor([1.0, 2.0, 2.0, 0.0, 0.0]).double()
+        record.steps[0].passes[:] = [{"0.bias": torch.tensor([1.0, 2.0, 2.0, 0.0, 0.0]).double()}]
     for rank in ranks:
         rank.steps[0].gradients["0.bias"] *= 2
-        rank.steps[0].own["0.bias"] = rank.steps[0].gradients["0.bias"] / 2
+        rank.steps[0].passes[:] = [{"0.bias": rank.steps[0].gradients["0.bias"] / 2}]
     found = Diagnosis("three numbers")
-    compare(alone, ranks, [8, 8], found)
-    assert "2 times one worker's" in found.faults["summed"]
-    ranks[0].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0])
-    ranks[1].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0])
+    compare(alone, ranks, LABELS, found)
+    assert "2 times one worker's" in found.faults["summed after DDP"]
+    ranks[0].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0])
+    ranks[1].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0])
     found = Diagnosis("three numbers")
-    compare(alone, ranks, [8, 8], found)
+    compare(alone, ranks, LABELS, found)
     assert list(found.faults) == ["another gradient"]
 
 
 @pytest.mark.slow
 def test_it_runs_processes_of_its_own_where_no_group_is_given():
-    assert diagnose(ddp(loss=F.cross_entropy), mlp, *examples()).ok
+    assert diagnose(ddp(), make_net, *examples(make_net)).ok

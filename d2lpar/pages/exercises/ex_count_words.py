@@ -1,0 +1,25 @@
+"""The check of the exercise `ex-count-words`."""
+
+from functools import partial
+
+from torch.nn import functional as F
+
+from d2lpar import diagnose, run_ranks
+from d2lpar.pages.ddp_trainings import Tagger, examples, train_ddp
+
+
+def both_losses(rank, words_loss):
+    """One worker's, as it is and as it was."""
+    X, y = examples(Tagger)
+    scores = Tagger()(X)
+    return words_loss(scores, y).item(), F.cross_entropy(scores, y).item()
+
+
+def check(words_loss):
+    """What is not right yet of the answer, in words, or "Right."."""
+    alone, right = run_ranks(both_losses, 1, words_loss)[0]
+    if not abs(alone - right) < 1e-5:
+        return f"Not yet: one worker's loss is {alone:.4g}, and was {right:.4g}."
+    found = diagnose(partial(train_ddp, loss=words_loss), Tagger, *examples(Tagger), 3)
+    said = [name for name in found.faults | found.notes if name != "fewer bits"]  # a count in float32 is good enough
+    return f"Not yet: on three ranks diagnose says {said[0]}." if said else "Right."
