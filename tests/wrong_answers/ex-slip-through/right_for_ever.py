@@ -1,0 +1,5 @@
+from d2lpar.pages.ddp_trainings import train_ddp
+
+
+def slips(net, batches):
+    train_ddp(net, batches)
