@@ -28,7 +28,7 @@ def test_an_unknown_command_shows_the_known_ones():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "wanted"), [
-    (["--help"], ["data", "bench", "study", "Fashion-MNIST", "two minutes", "an hour and a quarter"]),
+    (["--help"], ["data", "diagnose", "bench", "study", "Fashion-MNIST", "two minutes", "an hour and a quarter"]),
     (["bench", "--help"], ["--quick", "--json [FILE]"]), (["study", "--help"], ["file", "--seeds SEEDS", "--full-size"])])
 def test_help_names_the_commands_and_what_can_be_asked_of_them(words, wanted):
     run = command(*words)

@@ -204,7 +204,8 @@ RULES = [
     Rule("training", "dropout", _elsewhere, "switched off here, as ranks and one worker draw different masks", "",
          "In your training, give each rank a seed of its own", False),
     Rule("training", "BatchNorm", _elsewhere, "it sees the rank's shard only, as expected, and so did one worker's",
-         "the first gradient is {off:.2g} % from that of the whole minibatch", "So was all else compared", False),
+         "the first gradient is {off:.2g}\N{NO-BREAK SPACE}% from that of the whole minibatch",
+         "So was all else compared", False),
     Rule("training", "not reached", _elsewhere, "no loss depends on some parameters, on one worker neither", "{names}",
          "Nothing to do, if that is meant", False),
     Rule("training", "reported loss", _elsewhere, "train returns another loss, though the gradient is the same",
@@ -283,7 +284,7 @@ class Evidence:
         self.times = f"{self.factor:.7g} times" if self.factor else "many times"
         self.loss = _factor(self._mean, self._of_one)  # how many times too large the ranks' own are, if only that
         off = ((self._taken - self._right).norm() / self._right.norm()).item()
-        self.off = f"the gradient is off by {100 * off:.2g} %"
+        self.off = f"the gradient is off by {100 * off:.2g}\N{NO-BREAK SPACE}%"
 
         # whether "fewer" or "others" go through the network than on one worker; "" if not, or if they were changed
         ours, theirs = {key for step in many for key in step.examples}, set(one.examples)
