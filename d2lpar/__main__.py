@@ -69,7 +69,7 @@ def _diagnose(file: str, ranks: int) -> None:
     except OSError as problem:
         sys.exit(str(problem))
     except SystemExit:
-        sys.exit(f'{file} ends the program itself: put what starts it under if __name__ == "__main__"')
+        sys.exit(f'{file} ends the program itself: what starts a training belongs under if __name__ == "__main__"')
     except Exception as problem:
         problem.add_note(f'{file} was imported: what starts a training belongs under if __name__ == "__main__"')
         raise

@@ -80,7 +80,7 @@ def test_where_and_how_much_is_told(ranks):
 def test_a_hang_after_the_first_step_is_told_with_its_lines_beside_what_the_first_step_showed():
     with RankGroup(2) as group:
         found = diagnose(waits_in_step_2, make_net, *examples(make_net), group, timeout_s=6)
-    assert set(found.faults) == {"summed", "hangs"}
+    assert list(found.faults) == ["summed", "hangs"]
     assert "rank 0 stands in `dist.barrier()`, line " in found.faults["hangs"] and "rank 1" in found.faults["hangs"]
 
 
@@ -153,6 +153,17 @@ def test_from_the_shell_the_exit_code_is_the_verdict(wrap, code, words, tmp_path
         main()
     assert ended.value.code == code and words in capsys.readouterr().out
     sys.modules.pop("net_of_ours", None)
+
+
+def test_a_file_that_starts_its_training_is_told_where_that_belongs(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for text, error in (("raise SystemExit(0)", SystemExit), ("open_the_data()", NameError)):
+        (tmp_path / "script.py").write_text(text)
+        monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / "script.py")])
+        with pytest.raises(error) as told:
+            main()
+        assert "belongs under if __name__" in " ".join([str(told.value), *getattr(told.value, "__notes__", [])])
+        assert not isinstance(told.value, SystemExit) or told.value.code != 0
 
 
 def test_a_file_that_lacks_something_is_told_what(tmp_path, monkeypatch):

@@ -130,7 +130,7 @@ def momentum_sgd(net, lr=0.5):
 
 
 def train_ddp(net, batches, loss=F.cross_entropy, wrap=DDP, optimizer=momentum_sgd, before_step=lambda net: None,
-              forward=lambda net, X: net(X), change=lambda X, y: (X, y)):
+              after_step=lambda net, X: None, forward=lambda net, X: net(X), change=lambda X, y: (X, y)):
     """A plain script with DDP; the other arguments are what somebody changed in it."""
     net = wrap(net)
     optimizer, losses = optimizer(net), []
@@ -141,6 +141,7 @@ def train_ddp(net, batches, loss=F.cross_entropy, wrap=DDP, optimizer=momentum_s
         here.backward()
         before_step(net)
         optimizer.step()
+        after_step(net, X)
         losses.append(here.item())
     return losses
 
@@ -173,6 +174,11 @@ def sum_up(net):
 def by_hand(**changes) -> Callable:
     """The script that broadcasts and averages by itself."""
     return ddp(**{"wrap": broadcast, "before_step": average} | changes)
+
+
+def meet(**changes) -> Callable:
+    """The script in which each rank steps by itself, and then all meet in the middle."""
+    return ddp(**{"wrap": broadcast, "after_step": average_parameters} | changes)
 
 
 # Losses
@@ -210,6 +216,10 @@ def weighted(scores, y):
 
 def poisoned(scores, y):
     return F.cross_entropy(scores, y) * (float("nan") if dist.get_rank() == 1 else 1.0)
+
+
+def times_ranks(scores, y):
+    return F.cross_entropy(scores, y) * dist.get_world_size()
 
 
 def half_as_much_again(scores, y):
@@ -287,6 +297,11 @@ def noise_by_rank(net):
         p.grad += 0.01 * torch.randn(p.shape, generator=draw, dtype=p.dtype)
 
 
+def halve(net):
+    for p in net.parameters():
+        p.grad /= 2
+
+
 def penalty(net):
     for p in net.parameters():
         p.grad += 0.01 * p.detach()
@@ -352,6 +367,34 @@ def new_last_layer(net):
     return net
 
 
+# What happens after the step
+
+
+def average_parameters(net, X):
+    for p in net.parameters():
+        dist.all_reduce(p.data)
+        p.data /= dist.get_world_size()
+
+
+def rank_0_sends(net, X):
+    broadcast(net)
+
+
+def rank_0_logs(net, X):
+    if dist.get_rank() == 0:
+        net.module(X).std().item()  # in training mode
+
+
+def rank_0_loads(net, X):
+    if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        net.module[0].weight.data *= 0.9  # as if its best weights were loaded again
+
+
+def decay_by_ranks(net, X):
+    for p in net.parameters():
+        p.data *= 1 - 0.01 * dist.get_world_size()
+
+
 # Optimizers
 
 
@@ -371,7 +414,7 @@ def rate_times_ranks(net):
     return momentum_sgd(net, 0.1 * dist.get_world_size())
 
 
-def own_momentum(net):
+def own_decay(net):
     return torch.optim.SGD(net.parameters(), 0.1, weight_decay=0.1 * dist.get_rank())
 
 
@@ -410,16 +453,15 @@ def steps_without_gradients(net, batches):
         optimizer.step()
 
 
-def accumulate(net, batches, alone=(0,), number=2, wrap=DDP, after=lambda net: None):
-    """Each minibatch in parts, some of them without communication."""
-    net = wrap(net)
+def accumulate(net, batches, alone=(0,)):
+    """Each minibatch in halves, some of them without communication."""
+    net = DDP(net)
     optimizer = momentum_sgd(net)
     for X, y in batches:
         optimizer.zero_grad()
-        for i, (A, c) in enumerate(zip(X.tensor_split(number), y.tensor_split(number))):
+        for i, (A, c) in enumerate(zip(X.tensor_split(2), y.tensor_split(2))):
             with net.no_sync() if i in alone and dist.get_world_size() > 1 else nullcontext():
                 (F.cross_entropy(net(A), c, reduction="sum") / len(y)).backward()
-            after(net)
         optimizer.step()
 
 
@@ -494,18 +536,6 @@ def by_closures(net, batches, loss=F.cross_entropy, wrap=DDP, optimizer=momentum
         optimizer.step(closure)
 
 
-def average_parameters(net, batches, optimizer=momentum_sgd):
-    """Each rank steps by itself, and then all meet in the middle."""
-    optimizer = optimizer(broadcast(net))
-    for X, y in batches:
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        optimizer.step()
-        for p in net.parameters():
-            dist.all_reduce(p.data)
-            p.data /= dist.get_world_size()
-
-
 def as_in_the_tutorial(net, batches):
     init_process_group("gloo")
     losses = train_ddp(net, batches)
@@ -525,37 +555,16 @@ def scaled(net, batches, wrap=DDP):
         scaler.update()
 
 
-def rank_0_steps(net, batches):
+def rank_0_steps(net, batches, gather=reduce_to_rank_0):
+    """And sends its parameters to the others."""
     optimizer = momentum_sgd(broadcast(net))
     for X, y in batches:
         optimizer.zero_grad()
         F.cross_entropy(net(X), y).backward()
-        reduce_to_rank_0(net)
+        gather(net)
         if dist.get_rank() == 0:
             optimizer.step()
         broadcast(net)
-
-
-def rank_0_sends(net, batches, gradients_too=False):
-    """Rank 0's parameters after each step; without the gradients, the others might as well stay at home."""
-    optimizer = momentum_sgd(broadcast(net))
-    for X, y in batches:
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        if dist.get_rank() == 0 or gradients_too:
-            optimizer.step()
-        broadcast(net)
-
-
-def rank_0_logs(net, batches):
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        optimizer.step()
-        if dist.get_rank() == 0:
-            net.module(X).std().item()  # in training mode, for the log
 
 
 def shuffle_by_rank(net, batches):
@@ -614,32 +623,6 @@ def plateau(net, batches):
         loss.backward()
         optimizer.step()
         scheduler.step(loss.item() + (t if dist.get_rank() else -t))
-
-
-def rank_0_loads(net, batches):
-    """As where rank 0 loads its best weights again, and does not tell."""
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        optimizer.step()
-        if dist.get_world_size() > 1 and dist.get_rank() == 0:
-            with torch.no_grad():
-                net.module[0].weight *= 0.9
-
-
-def decay_by_ranks(net, batches):
-    """Weight decay by hand, stronger on more ranks."""
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        optimizer.step()
-        with torch.no_grad():
-            for p in net.parameters():
-                p *= 1 - 0.01 * dist.get_world_size()
 
 
 def two_optimizers(net, batches):
@@ -705,7 +688,8 @@ RIGHT = {
     "BatchNorm": (ddp(loss=mean_of_all), batchnorm_net, ["BatchNorm"]),
     "BatchNorm by a function": (ddp(loss=mean_of_all), OwnBatchNorm, ["BatchNorm"]),
     "synchronised BatchNorm": (ddp(wrap=synchronised_batchnorm, loss=mean_of_all), batchnorm_net, []),
-    "rank 0 logs by net.module, BatchNorm": (rank_0_logs, batchnorm_net, ["BatchNorm", "mean of means"]),
+    "rank 0 logs by net.module, BatchNorm": (
+        ddp(after_step=rank_0_logs), batchnorm_net, ["BatchNorm", "mean of means"]),
     "dropout": (ddp(loss=mean_of_all), dropout_net, ["dropout"]),
     "dropout in a recurrent layer": (ddp(loss=mean_of_all), Recurrent, ["dropout", "not reached"]),
     "dropout by a function": (ddp(loss=lambda scores, y: mean_of_all(F.dropout(scores), y)), make_net, ["dropout"]),
@@ -719,7 +703,7 @@ RIGHT = {
     "closures, LBFGS": (partial(by_closures, loss=mean_of_all, optimizer=lbfgs), make_net, []),
     "two optimizers": (two_optimizers, make_net, ["mean of means"]),
     "averaged in a hook of the optimizer": (ddp(wrap=broadcast, optimizer=averaging), make_net, ["mean of means"]),
-    "parameters averaged after SGD": (average_parameters, make_net, ["averaged after the step"]),
+    "parameters averaged after SGD": (meet(), make_net, ["averaged after the step"]),
     "rank 0 steps and broadcasts": (rank_0_steps, make_net, ["some ranks step"]),
     "init_process_group, imported by name": (as_in_the_tutorial, make_net, ["mean of means"]),
     "torchrun's variables": (by_hand(before_step=by_environment), make_net, ["mean of means"]),
@@ -733,9 +717,8 @@ RIGHT = {
 # name: training, network, the faults that diagnose finds
 WRONG = {
     "loss divided by the whole batch": (train_with_sum, make_net, ["divided twice"]),
-    "mean loss * world_size": (
-        ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * dist.get_world_size()), make_net,
-        ["loss times the ranks"]),
+    "mean loss * world_size": (ddp(loss=times_ranks), make_net, ["loss times the ranks"]),
+    "mean loss * world_size, then / 2": (ddp(loss=times_ranks, before_step=halve), make_net, ["loss times the ranks"]),
     "gradients / world_size after DDP": (ddp(before_step=divide_again), make_net, ["averaged twice"]),
     "summed": (by_hand(before_step=sum_up), make_net, ["summed"]),
     "summed, BatchNorm": (by_hand(before_step=sum_up), batchnorm_net, ["summed"]),
@@ -755,16 +738,16 @@ WRONG = {
     "two backward for one forward": (two_backward, make_net, ["two backward passes for one forward"]),
     "parameters averaged in hooks": (ddp(wrap=parameters_in_hooks), make_net, ["parameters averaged"]),
     "parameters averaged after Adam": (
-        partial(average_parameters, optimizer=adam), make_net, ["parameters averaged"]),
+        meet(optimizer=adam), make_net, ["parameters averaged"]),
     "clipped, then averaged": (by_hand(before_step=both(clip, average)), make_net, ["clipped before the sum"]),
     "values clipped, then averaged": (
         by_hand(before_step=both(partial(clip_values, most=0.01), average)), make_net, ["another gradient"]),
     "two forward, then two backward": (forward_twice, make_net, ["a backward pass not sent"]),
     "summed after each micro-batch": (sum_up_each, make_net, ["summed in each micro-batch"]),
     "loss by the whole batch, in bfloat16": (ddp(loss=sum_by_all, wrap=in_bfloat16), make_net, ["divided twice"]),
-    "rank 0 steps alone": (rank_0_sends, make_net, ["the others' gradients are lost"]),
+    "rank 0 steps alone": (partial(rank_0_steps, gather=as_it_is), make_net, ["the others' gradients are lost"]),
     "rank 0's parameters after own steps": (
-        partial(rank_0_sends, gradients_too=True), make_net, ["one rank's parameters"]),
+        ddp(wrap=broadcast, after_step=rank_0_sends), make_net, ["one rank's parameters"]),
     "clipped in each micro-batch": (accumulate_by_hand, make_net, ["clipped in each micro-batch"]),
     "biases left out": (by_hand(before_step=average_weights_only), make_net, ["not exchanged"]),
     "a layer unfrozen after wrapping": (unfreeze_later, make_net, ["not exchanged"]),
@@ -776,8 +759,8 @@ WRONG = {
     "shuffled by rank": (shuffle_by_rank, make_net, ["other examples"]),
     "a gradient dropped on one rank": (
         by_hand(before_step=both(average, dropped_on_rank_1)), make_net, ["missing gradient"]),
-    "weights loaded on rank 0 only": (rank_0_loads, make_net, ["changed between steps"]),
-    "decay by hand, by the number of ranks": (decay_by_ranks, make_net, ["changed unlike one worker"]),
+    "weights loaded on rank 0 only": (ddp(after_step=rank_0_loads), make_net, ["changed between steps"]),
+    "decay by hand, by the number of ranks": (ddp(after_step=decay_by_ranks), make_net, ["changed unlike one worker"]),
     "a minibatch skipped by own loss": (ddp(loss=unless_large), make_net, ["skipped by some"]),
     "a step left out by own loss": (step_by_own_loss, make_net, ["other steps"]),
     "noise by rank, added after the average": (
@@ -789,7 +772,7 @@ WRONG = {
     "contrastive loss on shards": (ddp(loss=contrastive), make_net, ["not a mean over examples"]),
     "own rates": (ddp(optimizer=own_rate), make_net, ["different rates"]),
     "rate follows own loss": (plateau, make_net, ["different rates"]),
-    "own weight decay": (ddp(optimizer=own_momentum), make_net, ["drift"]),
+    "own weight decay": (ddp(optimizer=own_decay), make_net, ["drift"]),
     "loss learns, outside DDP": (loss_learns, make_net, ["outside the network"]),
     "average of weights begun too early": (average_of_weights, make_net, ["different end"]),
     "NaN on one rank": (ddp(loss=poisoned), make_net, ["NaN"]),
