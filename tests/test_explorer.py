@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from math import ceil, log2
 
 import pytest
@@ -227,14 +228,27 @@ def test_curves_that_cannot_be_drawn_are_refused(changes, words):
         curves_of(**changes)
 
 
-def test_on_a_page_it_is_a_specification_with_a_still_picture_and_words(monkeypatch):
+@pytest.fixture
+def put(monkeypatch):
+    """What is put on the page: the formats, and their metadata."""
     put = []
     monkeypatch.setattr(explorer, "in_notebook", lambda: True)
-    monkeypatch.setattr(explorer, "display", lambda data, raw, metadata: put.append((data, metadata)))
+    monkeypatch.setattr("IPython.display.display", lambda data, raw, metadata: put.append((data, metadata)))
+    return put
+
+
+def test_on_a_page_it_is_a_specification_with_a_still_picture_and_words(put):
     show_explorer(spec())
     [(data, metadata)] = put
     assert data[explorer.VEGALITE] == spec() and (data["image/svg+xml"], words := data["text/plain"]) == still_of(spec())
     assert metadata == {"image/svg+xml": {"alt": words}}
+
+
+def test_where_no_still_can_be_drawn_there_are_the_specification_and_words(put, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    show_explorer(spec())
+    [(data, metadata)] = put
+    assert set(data) == {explorer.VEGALITE, "text/plain"} and "JupyterLab" in data["text/plain"] and metadata == {}
 
 
 def test_without_a_page_nothing_is_shown(capsys):

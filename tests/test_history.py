@@ -3,6 +3,7 @@
 import re
 import signal
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import IPython
 import pytest
@@ -30,6 +31,15 @@ class Page:
 
     def update(self, fig, metadata):
         self.alts.append(metadata["image/svg+xml"]["alt"])
+
+
+@pytest.fixture
+def page(monkeypatch):
+    page = Page()
+    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
+    monkeypatch.setattr("matplotlib_inline.backend_inline", MagicMock())  # it would set the real kernel's
+    monkeypatch.setattr("IPython.display.display", page.display)
+    return page
 
 
 def test_two_epochs_by_hand(monkeypatch, capsys):
@@ -60,10 +70,7 @@ def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(mo
     assert training.epoch_s == [1 + 1 + 7]
 
 
-def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
-    page = Page()
-    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
-    monkeypatch.setattr(plot, "display", page.display)
+def test_on_a_page_the_curve_grows_and_its_words_with_it(page):
     with History(2, 1, CPU, plot.growing_curve()) as training:
         for accuracy in (0.5, 0.625):
             list(training.clocked("a"))
@@ -72,10 +79,7 @@ def test_on_a_page_the_curve_grows_and_its_words_with_it(monkeypatch):
         "0 epochs: no points yet.", "1 epochs: from 0.5 to 0.5.", "2 epochs: from 0.5 to 0.62."]
 
 
-def test_without_a_curve_a_page_shows_lines_only(monkeypatch, capsys):
-    page = Page()
-    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
-    monkeypatch.setattr(plot, "display", page.display)
+def test_without_a_curve_a_page_shows_lines_only(page, capsys):
     with History(1, 1, CPU) as training:
         list(training.clocked("a"))
         training.add(0.5)

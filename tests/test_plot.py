@@ -2,6 +2,7 @@
 
 import io
 import os
+from unittest.mock import MagicMock
 
 import IPython
 import matplotlib as mpl
@@ -53,7 +54,8 @@ class Notebook:
 def notebook(monkeypatch):
     notebook = Notebook()
     monkeypatch.setattr(IPython, "get_ipython", lambda: notebook)
-    monkeypatch.setattr(plot, "display", notebook.display)
+    monkeypatch.setattr("matplotlib_inline.backend_inline", MagicMock())  # it would set the real kernel's
+    monkeypatch.setattr("IPython.display.display", notebook.display)
     return notebook
 
 
@@ -123,7 +125,7 @@ def test_a_timeline_and_a_step_are_described_with_their_numbers():
 
 
 def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkeypatch):
-    monkeypatch.setattr(plot, "display", lambda *args, **kwargs: pytest.fail("displayed without a notebook"))
+    monkeypatch.setattr("IPython.display.display", lambda *args, **kwargs: pytest.fail("displayed without a notebook"))
     monkeypatch.setattr(plt, "show", lambda *args, **kwargs: pytest.fail("agg has no window"))
     plot.show(curves())
 

@@ -12,9 +12,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from IPython.display import display
 from matplotlib.colors import to_hex
 
 from d2lpar.base.checks import check_counts, check_functions, check_list, is_number, shown
@@ -289,18 +289,24 @@ def _at(there: str, along: str, text: str, given: Mapping[str, str]) -> str:
 def show_explorer(spec: dict) -> None:
     """Put a specification on the page, with a still picture for where no script runs, and words for who sees neither.
 
-    Outside a notebook nothing is shown.
+    The still is drawn where vl-convert is installed, as where pages are stored. Outside a notebook nothing is shown.
     """
     check_spec(spec)
     if in_notebook():
-        still, words = still_of(spec)
-        data = {VEGALITE: spec, "image/svg+xml": still, "text/plain": words}
-        display(data, raw=True, metadata={"image/svg+xml": {"alt": words}})
+        from IPython.display import display
+
+        words, metadata = "A picture with sliders, which JupyterLab and the site show.", {}
+        data = {VEGALITE: spec, "text/plain": words}
+        if find_spec("vl_convert"):
+            still, words = still_of(spec)
+            data |= {"image/svg+xml": still, "text/plain": words}
+            metadata = {"image/svg+xml": {"alt": words}}
+        display(data, raw=True, metadata=metadata)
 
 
 def still_of(spec: dict) -> tuple[str, str]:
     """What a specification shows before a slider moves: as a picture, in SVG, and in words."""
-    import vl_convert  # here: only who runs or stores a chapter with an explorer needs it
+    import vl_convert  # here: only who stores a chapter with an explorer needs it
 
     sliders = [param for param in check_spec(spec)["params"] if "bind" in param]
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)

@@ -11,24 +11,24 @@ import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
-from IPython import get_ipython
-from IPython.display import DisplayHandle, display
 from matplotlib import pyplot as plt
 from matplotlib.backends.registry import BackendFilter, backend_registry
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-from matplotlib_inline import backend_inline
 from torch import Tensor
 
 from d2lpar.base.checks import check_counts, check_list, check_numbers, check_truth_values, is_number, shown
 from d2lpar.base.history import in_notebook
 from d2lpar.base.timing import Span
 from d2lpar.data.batches import standin_in_use
+
+if TYPE_CHECKING:
+    from IPython.display import DisplayHandle
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
@@ -43,7 +43,9 @@ def use_book_style() -> None:
     """
     plt.style.use(STYLE)
     os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
-    if get_ipython() is not None:
+    if in_notebook():
+        from matplotlib_inline import backend_inline  # comes with IPython, and no script needs that
+
         inline = backend_inline.InlineBackend.instance()
         inline.print_figure_kwargs, inline.close_figures = {"bbox_inches": "tight"}, True  # as they are by default
         backend_inline.set_matplotlib_formats("svg")
@@ -79,6 +81,8 @@ def show(fig: Figure, stored: bool = False) -> None:
     if not stored:
         _stamp(fig)
     if in_notebook():
+        from IPython.display import display
+
         display(fig, metadata=_alt(fig))
     elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
         plt.show()
@@ -95,6 +99,8 @@ def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle
     if handle is not None:
         handle.update(fig, metadata=_alt(fig))
     elif in_notebook():
+        from IPython.display import display
+
         handle = display(fig, metadata=_alt(fig), display_id=True)
     plt.close(fig)
     return handle
