@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PIP_EXTRA ?=
+TORCH ?=
 REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
@@ -23,7 +24,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
-	@echo 'Options of the first call: PYTHON=python3.12 picks a Python, PIP_EXTRA="..." adds options for pip.'
+	@echo 'Options of the first call: TORCH=cpu takes the small build of PyTorch, PYTHON=python3.12 a Python, PIP_EXTRA="..." adds options for pip.'
 
 book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
@@ -60,5 +61,9 @@ clean: ## delete the built site and the caches of the tests; .venv, data/ and la
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
-	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.1 GB? Then run the same command again."; exit 1; }
+ifeq ($(TORCH),cpu)
+	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? Then run the same command again."; exit 1; }
+else
+	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.6 GB? Then run the same command again."; exit 1; }
+endif
 	@touch $@

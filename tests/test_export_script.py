@@ -48,7 +48,7 @@ def test_the_script_names_the_repository_where_the_site_does(tmp_path: Path, mon
         text = (export_script.ROOT / file).read_text("utf8")
         (tmp_path / file).write_text(text.replace('url: ""', "url: https://github.com/owner/name"), "utf8")
     monkeypatch.setattr(export_script, "ROOT", tmp_path)
-    assert "python -m pip install git+https://github.com/owner/name\n" in export_script.opening("01_a")
+    assert 'python -m pip install "d2lpar[pages] @ git+https://github.com/owner/name"\n' in export_script.opening("01_a")
 
 
 def test_the_script_goes_on_after_a_cell_that_is_meant_to_fail(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -51,13 +52,24 @@ def test_no_file_names(pattern: re.Pattern, root: Path) -> None:
     assert found == {}
 
 
-def test_requirements_pin_all_that_the_stored_outputs_and_the_pages_depend_on(root: Path) -> None:
-    lines = [line.split("#")[0].strip() for line in (root / "requirements.txt").read_text().splitlines()]
-    lines = [line for line in lines if line]
-    assert lines[-1] == "-e ."
-    pinned = {line.split("==")[0] for line in lines if "==" in line}
+def test_the_requirements_install_all_and_pin_what_stored_outputs_and_pages_depend_on(root: Path) -> None:
+    *exact, book = [line for line in (root / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf8"))["project"]
+    extras = project["optional-dependencies"]
+    assert book == f"-e .[{','.join(extras)}]"
+    named = [*exact, *(line for lines in extras.values() for line in lines)]
+    pinned = {line.split("==")[0] for line in named if "==" in line}
     assert pinned >= {"torch", "torchvision", "d2l", "matplotlib", "jupyter-book", "sphinx-book-theme", "jupyterlab",
                       "jupyterlab-myst", "nbval", "pytest", "ruff", "pyrefly"}
+    assert not {"d2l", "vl-convert-python"} & {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+
+
+def test_make_takes_the_small_build_of_pytorch_where_it_is_asked_to(root: Path) -> None:
+    def commands(*words: str) -> str:
+        return subprocess.run(["make", "-n", "-W", "pyproject.toml", "book", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    assert "--torch-backend=cpu -r requirements.txt" in commands("TORCH=cpu")
+    assert "torch-backend" not in commands() and "pip install  -r requirements.txt" in commands()
 
 
 def test_make_alone_lists_every_target(root: Path) -> None:
@@ -76,10 +88,9 @@ def test_every_command_that_a_page_gives_exists(page: str, root: Path) -> None:
         assert (root / script).exists()
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/setup.md"])
-def test_the_plain_commands_are_those_of_the_makefile(page: str, root: Path) -> None:
+def test_the_plain_commands_are_those_of_the_makefile(root: Path) -> None:
     makefile = (root / "Makefile").read_text()
-    lines = commands((root / page).read_text("utf8"))
+    lines = commands((root / "book" / "setup.md").read_text("utf8"))
     for command in ("jupyter-book build . -W -n --keep-going", "pytest --nbval"):
         assert command in lines
         assert f".venv/bin/{command}" in makefile

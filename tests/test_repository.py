@@ -134,20 +134,28 @@ def test_macos_and_windows_run_the_fast_tests(root: Path) -> None:
 
 def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for_a_reason(root: Path) -> None:
     tests = workflows(root)["tests"]
-    held, pin = re.fullmatch(r"/(.*)/!s/(.*)//", tests["env"]["UNPIN"]).groups()
-    lines = read(root, "requirements.txt").splitlines()
-    newest = [line if re.search(held, line) else re.sub(pin, "", line, count=1) for line in lines]
-    assert {"torch", "torchvision", "matplotlib"} <= {line.split("#")[0].strip() for line in newest}
-    assert {line.split("==")[0] for line in newest if "==" in line} == {
-        "d2l", "jupyter-book", "sphinx-book-theme", "pydata-sphinx-theme", "sphinx-exercise", "sphinx-mathjax-offline",
-        "jupyterlab", "jupyterlab-myst"}
+    newest = [line for name in ("requirements.txt", "pyproject.toml") for line in subprocess.run(
+        ["perl", "-pe", tests["env"]["UNPIN"], root / name], capture_output=True, text=True, check=True).stdout.splitlines()]
+    assert {"torch", "torchvision", "matplotlib", '    "pytest",'} <= set(newest)
+    pinned = {found[1] for line in newest if (found := re.match(r' *"?([\w-]+)==', line))}
+    assert pinned == {"d2l", "jupyter-book", "sphinx-book-theme", "pydata-sphinx-theme", "sphinx-exercise",
+                      "sphinx-mathjax-offline", "jupyterlab", "jupyterlab-myst"}
+    tomllib.loads("\n".join(newest[newest.index("[build-system]"):]))
     assert "schedule" in tests[True]  # YAML reads `on` as a truth value
     for job in tests["jobs"].values():
-        assert [step["if"] for step in job["steps"] if "UNPIN" in step.get("run", "")] == ["github.event_name == 'schedule'"]
+        unpinned = [i for i, step in enumerate(job["steps"]) if "UNPIN" in step.get("run", "")]
+        installed = [i for i, step in enumerate(job["steps"]) if re.search("make book|pip install", step.get("run", ""))]
+        assert [job["steps"][i]["if"] for i in unpinned] == ["github.event_name == 'schedule'"] and unpinned < installed
+
+
+def test_the_other_weekly_run_only_calls_scripts_that_are_there(root: Path) -> None:
+    job = workflows(root)["weekly"]["jobs"]["try"]
+    assert commands(job) == ["python book/tools/${{ matrix.script }}.py"]
+    assert [name for name in job["strategy"]["matrix"]["script"] if not (root / f"book/tools/{name}.py").exists()] == []
 
 
 def test_no_workflow_may_do_more_than_it_needs_or_run_for_hours(root: Path) -> None:
-    assert set(workflows(root)) == {"tests", "publish"}
+    assert set(workflows(root)) == {"tests", "publish", "weekly"}
     for name, workflow in workflows(root).items():
         assert workflow["permissions"] in ({}, {"contents": "read"})
         assert workflow["concurrency"]["group"]
@@ -174,7 +182,7 @@ def test_the_site_is_published_only_after_the_owner_has_switched_it_on(root: Pat
 def test_the_dev_container_builds_the_book_and_has_what_it_needs(root: Path) -> None:
     container = json.loads(read(root, ".devcontainer/devcontainer.json"))
     image = read(root, f".devcontainer/{container['build']['dockerfile']}")
-    assert container["postCreateCommand"] == readme_commands(root)[0] == "make book"
+    assert container["postCreateCommand"] == readme_commands(root)[0] == "make book TORCH=cpu"
     assert container["forwardPorts"] == [8888]  # JupyterLab's
     assert re.search(r"^FROM python:3\.1[123]$", image, re.M)
     assert re.search(r"apt-get install .*\bchromium\b", image)
@@ -263,4 +271,4 @@ def test_with_an_address_the_buttons_lead_to_the_page_and_to_the_notebook(root: 
                  "repo=https%3A//github.com/example-owner/example-book"
                  "&urlpath=lab/tree/example-book/notebooks/01_a.ipynb&branch=main"):
         assert f'href="{link}"' in chapter and link not in page
-    assert f"%pip install git+{ADDRESS}" in chapter
+    assert f'%pip install "d2lpar[pages] @ git+{ADDRESS}"' in chapter.replace("&quot;", '"')

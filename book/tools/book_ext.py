@@ -27,7 +27,7 @@ from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from d2lpar.pages.bench.report import Row, blocks, finding, from_json, table
-from export_script import script_of
+from export_script import package_at, script_of
 from revisions import notebooks
 from sync_cells import defined_name, full_name, taught_names
 from weights import table as table_of_weights
@@ -100,7 +100,7 @@ def mend_launch_buttons(
             for button in group["buttons"]:
                 button["icon"] = "fas fa-play"
                 if button["text"] == "Colab":
-                    install = f"%pip install git+{app.config.html_theme_options['repository_url']}"
+                    install = f"%pip install {package_at(app.config.html_theme_options['repository_url'])}"
                     button["tooltip"] = f"Launch on Colab. Run there first: {install}"
 
 

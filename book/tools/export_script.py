@@ -37,9 +37,14 @@ def opening(name: str) -> str:
     config = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
     url = config["repository"]["url"]
-    get = (f"Get both with:  python -m pip install git+{url}" if url else
+    get = (f"Get both with:  python -m pip install {package_at(url)}" if url else
            "In a copy of the book's repository, `python -m pip install -r requirements.txt` gets both.")
     return OPENING.format(name=name, title=config["title"], python=project["requires-python"], get=get)
+
+
+def package_at(url: str) -> str:
+    """What pip is told to install from the repository at `url`: the package, with all that chapters show."""
+    return f'"d2lpar[pages] @ git+{url}"'
 
 
 def script_of(path: str | Path) -> str:
