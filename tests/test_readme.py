@@ -1,0 +1,47 @@
+"""The README shows what the book has found, and not what it once was: its picture, its code and its minutes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import draw_finding
+from revisions import notebooks
+from weights import weigh
+
+
+@pytest.fixture(scope="module")
+def readme(root: Path) -> str:
+    return (root / "README.md").read_text("utf8")
+
+
+def test_the_picture_shows_the_numbers_of_its_chapter_and_the_words_beside_it_say_them(readme: str) -> None:
+    found = draw_finding.factors()
+    assert found == {k: 2.0 ** (k - 1) for k in (1, 2, 3, 4, 5)}
+    picture = draw_finding.PICTURE.read_text("utf8")
+    shown = re.findall(r"<text [^>]*>([^<]*)</text>", picture)
+    [axes] = draw_finding.draw(found).axes
+    drawn = [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.xaxis.label)]
+    assert sorted(shown) == sorted(drawn), "python book/tools/draw_finding.py"
+    alt, file = re.search(r"!\[(.*?)\]\((.*?)\)", readme).groups()
+    assert file == "book/_static/finding.svg"
+    assert re.findall(r"\d+", alt) == [*map(str, found), *(f"{factor:g}" for factor in found.values())]
+
+
+def test_the_code_and_what_it_prints_are_the_first_cell_of_their_page(root: Path, readme: str) -> None:
+    cells = nbformat.read(root / "notebooks" / "17_is_my_script_right.ipynb", as_version=4).cells
+    first = next(cell for cell in cells if cell.cell_type == "code")
+    assert re.search(r"^```python\n(.*?)\n```", readme, re.M | re.S)[1] == first.source
+    assert re.search(r"^```text\n(.*?)```", readme, re.M | re.S)[1] == first.outputs[0].text
+
+
+def test_the_ways_through_the_book_take_as_long_as_they_say(root: Path, readme: str) -> None:
+    minutes = {path.stem: weigh(path).minutes for path in notebooks(root / "notebooks") if path.parent.name == "notebooks"}
+    told = {"Twenty minutes": minutes["02_data_parallelism_from_scratch"], "Ten hours": sum(minutes.values()),
+            "Two hours": sum(spent for name, spent in minutes.items() if name < "07")}
+    assert re.findall(r"^- \*\*(.*?)\*\*:", readme, re.M) == ["Twenty minutes", "Two hours", "Ten hours"]
+    assert told == {words: pytest.approx(minutes, rel=0.15) for words, minutes in
+                    {"Twenty minutes": 20, "Two hours": 120, "Ten hours": 600}.items()}
