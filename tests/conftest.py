@@ -37,9 +37,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if on_gpu:
         import torch
 
-        if not torch.cuda.is_available():
-            for item in on_gpu:
-                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+        gpus = torch.cuda.device_count()
+        for item in on_gpu:
+            needed = max((*mark.args, 1)[0] for mark in item.iter_markers("gpu"))  # gpu(2) needs two
+            if gpus < needed:
+                item.add_marker(pytest.mark.skip(reason=f"needs {'a GPU' if needed == 1 else f'{needed} GPUs'}, here are {gpus}"))
 
 
 @pytest.fixture

@@ -893,13 +893,10 @@ def test_the_oracle_leaves_nothing_behind():
     assert [dict(vars(part)) for part in parts] == before
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(2)  # one GPU alone runs the module itself
 @pytest.mark.parametrize("make, shape", [(mlp, (7, 6)), (convnet, (8, 1, 6, 6)), (Attention, (6, 3, 4)), (Lists, (7, 6))])
 def test_on_gpus_torch_is_what_the_oracle_says(make, shape):
-    gpus = torch.cuda.device_count()
-    if gpus < 2:
-        pytest.skip("one GPU alone runs the module itself")
-    found = []
+    gpus, found = torch.cuda.device_count(), []
     for wrap in (nn.DataParallel, DataParallel):
         net, X = known(make()).cuda(0), rand(*shape).cuda(0).requires_grad_()
         out = wrap(net, list(range(gpus)))(X)

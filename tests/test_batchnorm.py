@@ -383,11 +383,11 @@ def test_two_processes_have_the_gradients_and_statistics_of_one_worker(group_of)
 @pytest.mark.gpu
 @pytest.mark.timeout(120, method="thread")
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_virtual_devices_of_a_gpu_have_the_outputs_and_gradients_of_the_whole(k):
+def test_gpus_and_virtual_devices_of_them_have_the_outputs_and_gradients_of_the_whole(k):
     device = torch.device("cuda", 0)
     X, grad, norm = rand(6, 3, 4, 4).to(device), rand(6, 3, 4, 4, seed=1).to(device), layer(SyncBatchNorm).to(device)
     found = []
-    for net, module in ((norm, DataParallel(norm, [device] * k)), (whole := copy.deepcopy(norm), whole)):
+    for net, module in ((norm, DataParallel(norm, try_devices(k))), (whole := copy.deepcopy(norm), whole)):
         leaf = X.clone().requires_grad_()
         out = module(leaf)
         (out * grad).sum().backward()
@@ -405,6 +405,7 @@ def test_a_backward_pass_in_the_gpus_own_thread_says_what_to_do():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="needs NCCL")
 def test_on_a_gpu_the_layer_is_pytorchs_own_one():
     device = torch.device("cuda", 0)
     X, grad = rand(6, 3, 4, 4).to(device), rand(6, 3, 4, 4, seed=1).to(device)

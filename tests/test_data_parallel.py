@@ -851,12 +851,10 @@ def test_a_module_elsewhere_is_refused_by_name_when_it_is_called():
 # What a GPU changes
 
 
-@pytest.mark.gpu
+@pytest.mark.gpu(2)
 @pytest.mark.parametrize("training", [False, True])
 def test_on_gpus_outputs_gradients_and_buffers_are_those_of_torchs(training):
     gpus = list(range(2))
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
     net = convnet().cuda(0).train(training)
     other, X = copy.deepcopy(net), rand(8, 1, 6, 6)
     outs = []
@@ -894,3 +892,26 @@ def test_inputs_on_the_cpu_are_brought_to_the_gpus_and_their_gradients_back():
     plain, leaf = mlp(), rand(7, 6).requires_grad_()
     weighted(plain(leaf)).backward()
     assert_close([X.grad, *[p.grad.cpu() for p in net.parameters()]], [leaf.grad, *gradients(plain)])
+
+
+@pytest.mark.gpu(2)
+def test_a_training_on_two_gpus_takes_the_steps_of_one_worker_and_both_work():
+    class Seen(nn.Module):
+        def forward(self, x):
+            seen.append(x.device)
+            return x
+
+    places, seen = try_devices(2), []
+    alone, net = mlp(), nn.Sequential(Seen(), mlp()).to(places[0])
+    parallel = DataParallel(net, places)
+    sgd, alone_sgd = (torch.optim.SGD(module.parameters(), 0.3, momentum=0.9) for module in (net, alone))
+    for step in range(4):
+        X, factors, before = rand(7, 6, seed=step), rand(7, 3, seed=50 + step), [p.detach().clone() for p in alone.parameters()]
+        for call, optimizer in ((parallel, sgd), (alone, alone_sgd)):
+            optimizer.zero_grad()
+            out = call(X)
+            (out * factors.to(out.device)).sum().backward()
+            optimizer.step()
+        assert not any(torch.equal(p, q) for p, q in zip(alone.parameters(), before))
+        assert_close([p.detach().cpu() for p in net.parameters()], [p.detach() for p in alone.parameters()])
+    assert sorted(map(str, seen)) == sorted(map(str, places * 4))

@@ -448,3 +448,22 @@ def test_buckets_are_those_of_torch(seed):
     assert sorted(ours) == sorted(theirs)
     if len(dtypes) == 1:
         assert ours == theirs
+
+
+# GPUs
+
+
+def on_gpus(rank):
+    return dist.get_backend(), {name: follow(rank, *way) for name, way in RIGHT.items()}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="needs NCCL")
+@pytest.mark.parametrize("k", [1, pytest.param(2, marks=pytest.mark.gpu(2))])
+def test_ranks_with_a_gpu_each_are_one_worker_after_every_step(k):
+    for backend, ways in (ranks := run_ranks(on_gpus, k, timeout_s=100)):
+        assert backend == "nccl"
+        for way, (far, replica, moved) in ways.items():
+            assert len(far) == 2 * NUM_STEPS and max(far) <= 1e-12, way
+            assert same_bits([replica, ranks[0][1][way][1]]), way
+            assert moved > 1e-4, way

@@ -366,3 +366,11 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
 @pytest.mark.slow
 def test_it_runs_processes_of_its_own_where_no_group_is_given():
     assert diagnose(ddp(), make_net, *examples(make_net)).ok
+
+
+@pytest.mark.gpu
+def test_on_a_machine_with_gpus_too_a_right_training_passes_and_wrong_ones_are_named():
+    with RankGroup(2) as ranks:  # which have a GPU each if there are two
+        for name in ("DDP, mean loss", "averaged by hand", "summed", "nobody averages"):
+            found = of(name, ranks)
+            assert list(found.faults) == (WRONG[name][2] if name in WRONG else []), str(found)

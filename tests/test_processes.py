@@ -992,6 +992,7 @@ def test_bad_input_is_named_before_any_process_starts(fn, world_size, args, time
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="needs NCCL")
 def test_ranks_that_can_have_a_gpu_each_talk_by_nccl():
     gpus = torch.cuda.device_count()
     assert run_ranks(names, gpus) == [("nccl", rank) for rank in range(gpus)]

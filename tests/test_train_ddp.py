@@ -527,3 +527,20 @@ def test_a_rank_that_alone_breaks_shows_where_and_ends_all(start, changed):
     failed, printed = start.run(2, "breaks.pt", script=script)
     assert failed == 2 and printed.count("Traceback") == 1 and "in train\n" in printed, printed
     assert printed.count("device 1") >= 2 and "\nrank 1: " in f"\n{printed}", printed
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.distributed.is_nccl_available(), reason="needs NCCL")
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.gpu(2))])
+def test_ranks_with_a_gpu_each_train_as_one_on_the_cpu(ranks, script, data, tmp_path):
+    def train(ranks, **variables):
+        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
+                                f"--nproc-per-node={ranks}", script, "--data", data, "--batch-size", "24", "--epochs", "2",
+                                "--checkpoint", tmp_path / f"{' '.join(variables)}.pt"],
+                               env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * WAIT_S)
+        assert all(f"of {EXAMPLES['t10k']} right" in line for line in lines((ended.returncode, ended.stdout)))
+        return ended.stdout, [losses(line) for line in lines((0, ended.stdout))]
+
+    (said, found), (_, expected) = train(ranks, NVIDIA_TF32_OVERRIDE="0"), train(1, CUDA_VISIBLE_DEVICES="")  # all in float32
+    assert f", nccl on cuda, ranks {ranks}, " in said
+    assert len(found) == 2 and found == pytest.approx(expected, rel=1e-3)
