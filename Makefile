@@ -20,10 +20,10 @@ unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
 # JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test lab edit run diff data clean
+.PHONY: help book test lab edit run diff data gpu-report clean
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo 'Options of the first call: TORCH=cpu takes the small build of PyTorch, PYTHON=python3.12 a Python, PIP_EXTRA="..." adds options for pip.'
 
 book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
@@ -48,6 +48,9 @@ diff: .venv/installed ## show what changed in the notebooks since the last commi
 
 data: .venv/installed ## download Fashion-MNIST (30 MB)
 	@.venv/bin/python -m d2lpar data
+
+gpu-report: .venv/installed ## with a GPU: run the tests for GPUs, time steps there, print a report for an issue
+	@.venv/bin/python book/tools/gpu_report.py
 
 clean: ## delete the built site and the caches of the tests; .venv, data/ and lab/ stay
 	@rm -rf _build .pytest_cache .ruff_cache

@@ -213,7 +213,7 @@ def test_what_the_authors_page_names_is_there(root: Path, notebooks: list[Path])
     for script in re.findall(r"book/tools/\w+\.py", page):
         assert (root / script).exists(), script
     targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)[1].split()
-    assert set(re.findall(r"(?:`|^ *)make (\w+)", page, re.M)) <= set(targets)
+    assert set(re.findall(r"(?:`|^ *)make ([a-z-]+)", page, re.M)) <= set(targets)
     described = set(re.findall(r"`([\w-]+)(?::\w+)?`", re.search(r"^## The tags of cells\n(.*)", page, re.M | re.S)[1]))
     used = {tag.split(":")[0] for notebook in notebooks for cell in nbformat.read(notebook, as_version=4).cells
             for tag in cell.metadata.get("tags", [])}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -57,18 +58,25 @@ def bench(quick: bool = False) -> Report:
         rows += [ratio_row("dispatch", f"run_on_devices of nothing, {k} devices", "ThreadPoolExecutor, one per device",
                            dispatch_times(k, repeats), "ours", "pools") for k in (2, 8)]
         for k, parts in (QUICK if quick else FULL).items():
-            print(f"{k} processes: {', '.join(parts)}")
-            with cores_per_device(ALL_CORES):  # the ranks may use the whole machine
-                backend, times = run_ranks(measure, k, parts, repeats, ALL_CORES, timeout_s=900)[0]
-            for part in parts:
-                if part in NETS:
-                    rows += step_rows(NETS[part], k, backend, times[part])
-                if part in BETWEEN:
-                    rows += ddp_rows(BETWEEN[part], k, backend, times[part])
-                elif part not in NETS:
-                    rows += allreduce_rows(k, part, backend, times[part])
+            rows += group_rows(k, parts, repeats)
     rows.sort(key=lambda row: GROUPS.index(row.group))
     return Report(describe_machine() | {"data": data}, repeats, round(time.perf_counter() - start), rows)
+
+
+def group_rows(k: int, parts: Sequence[str], repeats: int) -> list[Row]:
+    """The rows of some parts that k processes measure, saying which."""
+    print(f"{k} processes: {', '.join(parts)}")
+    with cores_per_device(ALL_CORES):  # the ranks may use the whole machine
+        backend, times = run_ranks(measure, k, parts, repeats, ALL_CORES, timeout_s=900)[0]
+    rows = []
+    for part in parts:
+        if part in NETS:
+            rows += step_rows(NETS[part], k, backend, times[part])
+        if part in BETWEEN:
+            rows += ddp_rows(BETWEEN[part], k, backend, times[part])
+        elif part not in NETS:
+            rows += allreduce_rows(k, part, backend, times[part])
+    return rows
 
 
 def allreduce_rows(k: int, size: str, backend: str, times: Times) -> list[Row]:
