@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lpar.__main__ import main
+from d2lpar.pages import ddp_trainings
 from d2lpar.pages.ddp_trainings import RIGHT, WRONG, ddp, examples, make_net, mean_of_all, waits_in_step_2
 from d2lpar.processes import RankGroup, diagnosis
 from d2lpar.processes.diagnosis import diagnose
@@ -366,6 +367,12 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
 @pytest.mark.slow
 def test_it_runs_processes_of_its_own_where_no_group_is_given():
     assert diagnose(ddp(), make_net, *examples(make_net)).ok
+
+
+@pytest.mark.slow
+def test_ranks_of_its_own_are_on_the_cpu_also_where_there_are_gpus(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # by NCCL, train_with_sum would fail: its sum is on the CPU
+    assert list(diagnose(ddp_trainings.train_with_sum, make_net, *examples(make_net)).faults) == ["divided twice"]
 
 
 @pytest.mark.gpu

@@ -615,6 +615,14 @@ def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_too_few_are_spoken_of(gpus
     assert capsys.readouterr().out.startswith(f"{world_size} ranks, but GPUs: {gpus}.") == (0 < gpus < world_size)
 
 
+def test_a_backend_that_is_named_is_taken_and_another_word_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert RankGroup(2, "gloo").backend == "gloo" and RankGroup(3, backend="gloo").backend == "gloo"
+    assert capsys.readouterr().out == "", "who asks for the CPU knows it"
+    with pytest.raises(ValueError, match='the backend must be "gloo" or "nccl", got \'mpi\''):
+        RankGroup(2, "mpi")
+
+
 # The caller is a script: this one has no main guard, and its function is in a file beside it
 
 SCRIPT = """

@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     run = environment(folder)
     run("-m", "pip", "install", "-q", "-r", ROOT / "requirements.txt", cwd=ROOT)
     run("-m", "pip", "install", "-q", "--upgrade", *NEWEST)
-    versions = {line["name"]: line["version"] for line in json.loads(run("-m", "pip", "list", "--format=json"))}
+    versions = {line["name"].lower(): line["version"] for line in json.loads(run("-m", "pip", "list", "--format=json"))}
     print(", ".join(f"{name} {versions[name]}" for name in ["jupyter-book", *NEWEST]), flush=True)
     build = "from jupyter_book.cli.main import main; main()"
     run("-c", build, "build", ROOT, "--path-output", folder, "-W", "-n", "--keep-going", "-q")

@@ -52,7 +52,7 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
 
     Args:
         X, y: examples, (n, ...) each; they are cut into `num_steps` minibatches.
-        ranks: how many, in new processes, or a `RankGroup`.
+        ranks: how many, in new processes on the CPU, also where there are GPUs; or a `RankGroup`.
         timeout_s: for each time that all ranks train; by default 20 seconds, and ten times what one worker takes.
 
     What only unequal shards bring to light is a note. What fails on ranks, and not on one worker, is a fault.
@@ -66,7 +66,7 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
     k = ranks if isinstance(ranks, int) else ranks.world_size
     batches = _cut_batches(X, y, num_steps, k)
     _check_networks(make_net)
-    with RankGroup(ranks) if isinstance(ranks, int) else nullcontext(ranks) as group:
+    with RankGroup(ranks, "gloo") if isinstance(ranks, int) else nullcontext(ranks) as group:
         group.run(_start, timeout_s=START_S)
         return _diagnose(train, make_net, batches, group, timeout_s)
 

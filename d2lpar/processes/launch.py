@@ -52,9 +52,10 @@ class RankGroup:
 
     They are started by the first `run`, and live until `close`, or as long as this object or the program; after a call
     that failed the next one starts fresh ones. A start takes some seconds; on Linux without GPUs mostly far less,
-    because each rank is then a copy of a process that has loaded PyTorch and waits. The group's backend is NCCL
-    where each rank can have a GPU of its own, which is then its current device, and otherwise Gloo, with the share of
-    the cores that a virtual device has; if there are GPUs, but not enough, it says so.
+    because each rank is then a copy of a process that has loaded PyTorch and waits. The group's backend is the one
+    that is named, "nccl" or "gloo"; else NCCL where each rank can have a GPU of its own, which is then its current
+    device, and otherwise Gloo, with the share of the cores that a virtual device has; if there are GPUs, but not
+    enough, it says so.
 
         with RankGroup(2) as ranks:
             ranks.run(fn, X)
@@ -68,12 +69,14 @@ class RankGroup:
     processes that have loaded PyTorch end with the program, or when they have had no copies for five minutes.
 
     Raises:
-        ValueError: if `world_size` is not an integer of at least 1.
+        ValueError: if `world_size` is not an integer of at least 1, or there is no such backend.
     """
 
-    def __init__(self, world_size: int) -> None:
+    def __init__(self, world_size: int, backend: str | None = None) -> None:
         check_counts(the_number_of_ranks=world_size)
-        self.world_size, self.backend = world_size, _backend(world_size)
+        if backend not in (None, "gloo", "nccl"):
+            raise ValueError(f'the backend must be "gloo" or "nccl", got {shown(backend)}')
+        self.world_size, self.backend = world_size, backend or _backend(world_size)
         self._started: _Started | None = None
         self._running = threading.Lock()
 

@@ -6,7 +6,7 @@ from d2lpar.pages.ddp_trainings import examples, make_net
 
 def check(slips):
     """What is not right yet of the answer, in words, or "Right."."""
-    with RankGroup(2) as ranks:
+    with RankGroup(2, "gloo") as ranks:
         three, six = (diagnose(slips, make_net, *examples(make_net, 96), ranks, num_steps) for num_steps in (3, 6))
     if not three.ok:
         return f"Not yet: three steps are enough to see {', '.join(three.faults)}."
