@@ -318,6 +318,26 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
     page.goto((site / "search.html").as_uri() + "?q=raining")
     assert page.locator("#search-results li").count() == 0
     assert page.get_by_role("status").inner_text().startswith("Nothing found for “raining”")
+    page.get_by_role("status").get_by_role("link", name="glossary").click()
+    page.wait_for_url("**/book/glossary.html")
+
+
+@pytest.mark.parametrize("query, page_of, title", [
+    ("why is my accuracy lower on two GPUs", "10_larger_batches", "What follows for everyone"),  # common words, no title
+    ("no_sync", "13_processes_and_ddp", "no_sync: accumulate first, send once"),
+    ("hangs", "13_processes_and_ddp", "It hangs"),
+    ("My training hangs!", "13_processes_and_ddp", "It hangs"),  # no section has all the words
+    ("speedup", "glossary", "speed-up"),
+    ("out of memory", "replica_memory", "What a replica costs in memory"),  # a pair with a word that says nothing alone
+    ("Address already in use", "13_processes_and_ddp", "A checklist"),
+    ("my ddp is wrong", "17_is_my_script_right", "Is my script right?"),
+    ("deferred initialization", "from_gluon", "Deferred initialisation"),
+    ("how do I start", "index", "Four ways through the book")])
+def test_the_first_thing_found_answers_the_question(page: Page, site: Path, query: str, page_of: str, title: str) -> None:
+    page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
+    first = page.locator("#search-results li a").first
+    assert first.inner_text() == title
+    assert f"/{page_of}.html#" in str(first.get_attribute("href"))
 
 
 def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> None:

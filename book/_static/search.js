@@ -1,11 +1,8 @@
-// The search page: the sections that have all the words, best first, each with the place where they stand.
-const SHOWN = 30;
-
-// A word is found at the start of words, in any case, and with or without the s of a plural.
-const pattern = (word) => {
-  const stem = word.length > 3 ? word.replace(/s$/i, "") : word;
-  return new RegExp("(?<![\\p{L}\\p{N}])" + stem.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "giu");
-};
+// The search page: the sections that fit best, each with the place where they stand. A section need not have all words.
+const SHOWN = 20;
+// Words that say nothing alone.
+const COMMON = new Set(`a all an and are as at be but by can do does for from get has have how i if in is it its me my no not of off
+  on or out so than that the their then there this to up was we what when where which who why will with you your`.split(/\s+/));
 
 const add = (parent, tag, text = "") => {
   const element = parent.appendChild(document.createElement(tag));
@@ -13,10 +10,42 @@ const add = (parent, tag, text = "") => {
   return element;
 };
 
-// How well a section fits: a word in its title counts most. 0 if a word is missing.
-const score = (patterns, title, text) => {
-  const each = patterns.map((p) => (title.match(p) ? 20 : 0) + Math.min((text.match(p) ?? []).length, 5));
-  return Math.min(...each) && each.reduce((a, b) => a + b);
+// Without the quotes, brackets and dots around a word, and without the package in front of a name.
+const wordsOf = (query) => query.toLowerCase().split(/\s+/)
+  .map((word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "")).filter(Boolean);
+
+// With any ending, with or without hyphens, with s or z: "speedups" is in "speed-up", "initialize" in "initialisation".
+const spelled = (word) => [...word.replace(/(?<=\p{L}{2}[^s])s$|(?<=\p{L}{5})(ed|ing|e)$/u, "").replace(/[-_]/g, "")]
+  .map((letter) => letter.replace(/[.*+?^${}()|[\]\\]/, "\\$&").replace(/[sz]/, "[sz]")).join("[-_]?");
+
+// What to look for at the start of words: each one that says something, and each two neighbours of which one does.
+const termsOf = (words) => {
+  const all = words.every((word) => COMMON.has(word));
+  const says = words.map((word) => all || !COMMON.has(word));
+  const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && `${spelled(words[i])}[^\\p{L}\\p{N}]{0,2}${spelled(word)}`);
+  return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean)])];
+};
+const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
+
+// A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
+const shareOf = (page, anchor) =>
+  /^(notebooks|book.(index|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
+
+// Rare terms weigh more, and the second time less than the first (BM25). In a title they count most, the shorter it is.
+// Who has half of what is looked for gets half of the points.
+const rank = (terms, places) => {
+  const patterns = terms.map(pattern);
+  const usual = places.reduce((sum, { text }) => sum + text.length, 0) / places.length;
+  const counts = places.map(({ title, text }) => patterns.map((p) => {
+    const name = title.split(".").at(-1); // what it is called, of one_step.scratch.train
+    const times = (text.match(p) ?? []).length, inName = (name.match(p)?.[0].length ?? 0) / name.length;
+    return times / (times + 1 + 0.2 * text.length / usual) + (inName && 0.3 + 0.7 * inName);
+  }));
+  const weights = patterns.map((_, i) => Math.log(1 + places.length / (1 + counts.filter((of) => of[i]).length)));
+  const total = (of) => weights.reduce((sum, weight, i) => sum + weight * of[i], 0);
+  places.forEach((place, at) => { place.points = place.share * total(counts[at]) * total(counts[at].map(Math.sign)); });
+  const found = places.filter(({ points }) => points).sort((one, other) => other.points - one.points);
+  return found.filter(({ points }) => points > found[0].points / 10);
 };
 
 const addMarked = (parent, text, any) => {
@@ -29,9 +58,11 @@ const addMarked = (parent, text, any) => {
   parent.append(text.slice(end));
 };
 
-// Some words before and after the first place.
+// Some words around the place where most is found.
 const excerpt = (text, any) => {
-  const place = Math.max(0, text.search(any));
+  const found = [...text.matchAll(any)];
+  const lettersFrom = (at) => found.reduce((sum, { index, 0: { length } }) => sum + (index >= at && index < at + 140 ? length : 0), 0);
+  const place = found.map(({ index }) => index).reduce((best, at) => lettersFrom(at) > lettersFrom(best) ? at : best, 0);
   const start = place < 80 ? 0 : text.indexOf(" ", place - 80) + 1;
   const end = text.length - start < 220 ? text.length : text.lastIndexOf(" ", start + 220);
   return (start ? "… " : "") + text.slice(start, end) + (end < text.length ? " …" : "");
@@ -42,23 +73,23 @@ window.addEventListener("DOMContentLoaded", () => {
   const results = document.getElementById("search-results");
   if (!query) return;
   document.querySelector(".bd-search-container input").value = query;
-  // The quotes, brackets and dots around a word are not searched for, nor is the package in front of a name.
-  const bare = (word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "") || word;
-  const patterns = [...new Set(query.split(/\s+/).map(bare))].map(pattern);
-  const any = new RegExp(patterns.map((p) => p.source).join("|"), "giu");
-  const found = [];
-  for (const [page, pageTitle, parts] of SEARCH_TEXTS)
-    for (const [anchor, title, text] of parts) {
-      const points = score(patterns, title, text);
-      if (points) found.push({ points, address: `${page}#${anchor}`, pageTitle, title, text });
-    }
-  found.sort((a, b) => b.points - a.points);
-  const shown = found.slice(0, SHOWN);
-  const many = found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places` : `${found.length} places`;
-  add(results, "p", !found.length ? `Nothing found for “${query}”. Try fewer or shorter words: all of them must be in one section.`
-    : found.length == 1 ? `One place has “${query}”:` : `${many} that have “${query}”:`).setAttribute("role", "status");
+  const terms = termsOf(wordsOf(query));
+  const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text]) =>
+    ({ address: `${page}#${anchor}`, pageTitle, title, text, share: shareOf(page, anchor) })));
+  const found = terms.length ? rank(terms, places) : [];
+  const any = pattern(terms.toReversed().join("|"));
+  const news = add(results, "p", found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places for “${query}”:`
+    : found.length > 1 ? `${found.length} places for “${query}”, the best first:`
+    : found.length ? `One place for “${query}”:` : `Nothing found for “${query}”. Is there another word for it in the `);
+  news.setAttribute("role", "status");
+  if (!found.length) {
+    add(news, "a", "glossary").href = "book/glossary.html";
+    news.append(", or the name of a function in the ");
+    add(news, "a", "API").href = "book/api.html";
+    news.append("?");
+  }
   const list = add(results, "ol");
-  for (const { address, pageTitle, title, text } of shown) {
+  for (const { address, pageTitle, title, text } of found.slice(0, SHOWN)) {
     const item = add(list, "li");
     add(item, "a", title).href = address;
     if (!pageTitle.endsWith(title)) add(item, "span", pageTitle);
