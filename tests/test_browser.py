@@ -428,6 +428,67 @@ def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser,
     page.close()
 
 
+def test_the_button_for_paper_waits_until_formulas_are_typeset(page: Page, site: Path) -> None:
+    page.add_init_script("window.print = () => { window.printed = document.querySelectorAll('.bd-article mjx-container').length; }")
+    page.route("**/tex-chtml.js", lambda route: (page.wait_for_timeout(500), route.continue_()))  # as on a busy machine
+    page.goto((site / "notebooks" / "03_bugs_that_train.html").as_uri(), wait_until="commit")
+    page.locator(".btn-download-pdf-button").dispatch_event("click")
+    page.wait_for_function("window.printed !== undefined")
+    assert page.evaluate("printed") == page.locator(".bd-article .math").count() > 0
+
+
+# What can scroll: how far, whether an edge is faded, and how it begins.
+SCROLLERS = """() => [...document.querySelectorAll('.bd-article :is(pre, figure, mjx-container[display], .pst-scrollable-table-container)')]
+  .filter(e => e.clientWidth).map(e => [e.scrollWidth - e.clientWidth > 1, getComputedStyle(e).maskImage != 'none', e.textContent.slice(0, 7)])"""
+
+
+def test_on_a_phone_what_scrolls_fades_at_its_edge_and_sentences_go_on_in_the_next_line(page: Page, site: Path) -> None:
+    show(page, 390, "light")
+    for name in ("03_bugs_that_train", "10_larger_batches"):
+        visit(page, site / "notebooks" / f"{name}.html")
+        page.wait_for_timeout(200)  # a fade begins with the frame after the layout
+        boxes = page.evaluate(SCROLLERS)
+        assert [box for box in boxes if box[0] != box[1]] == []
+        assert len({scrolls for scrolls, *_ in boxes}) == 2
+        assert {scrolls for scrolls, _, text in boxes if text == "Not yet"} == {False}
+        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["scrollable-region-focusable"], "preload": False}) == []
+
+
+def test_on_a_phone_the_words_of_figures_have_eight_pixels_and_captions_stay(page: Page, site: Path) -> None:
+    show(page, 390, "light")
+    for name in ("notebooks/02_data_parallelism_from_scratch", "book/index"):
+        visit(page, site / f"{name}.html")
+        figures = page.locator(".bd-article figure").all()
+        assert figures
+        for figure in figures:
+            shown = figure.locator("img").evaluate("e => e.getBoundingClientRect().width / e.naturalWidth")
+            assert shown > 0.79  # of 8 points, which are 10.7 pixels
+            figure.evaluate("e => e.scrollTo(1000, 0)")
+            assert figure.evaluate("e => e.scrollLeft") > 50
+            box = figure.locator("figcaption p").bounding_box()
+            assert box and box["x"] > 0 and box["x"] + box["width"] < 390
+
+
+def test_the_button_to_the_top_has_contrast_and_leaves_the_text_of_a_phone_alone(page: Page, site: Path) -> None:
+    visit(page, site / "book" / "index.html")
+    page.add_style_tag(content=NO_TRANSITIONS)
+    for theme in ("dark", "light"):
+        switch(page, 1000, theme)
+        page.evaluate("scrollTo(0, 900)")
+        page.wait_for_function("scrollY === 900")
+        page.evaluate("scrollTo(0, 800)")  # up, as it shows itself then
+        page.locator("#pst-back-to-top").wait_for()
+        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}, "#pst-back-to-top") == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert not page.locator("#pst-back-to-top").is_visible()
+
+
+def test_there_is_a_button_to_copy_code_and_none_to_copy_what_it_printed(page: Page, site: Path) -> None:
+    visit(page, site / "notebooks" / "03_bugs_that_train.html")
+    assert page.locator(".cell_input .copybtn").count() == page.locator(".cell_input pre").count() > 5
+    assert page.locator(".cell_output .copybtn").count() == 0
+
+
 def test_a_chapter_offers_its_script_in_the_download_menu(page: Page, site: Path, chapters: list[Path]) -> None:
     visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
     page.get_by_role("button", name="Download this page").focus()

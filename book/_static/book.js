@@ -1,3 +1,9 @@
+// When the formulas are typeset, some moments after the page is there. The button for paper waits for them.
+const typeset = new Promise((loaded) => window.addEventListener("load", loaded))
+  .then(() => window.MathJax?.startup?.promise).then(() => document.fonts.ready);
+const toPaper = window.print.bind(window);
+window.print = () => typeset.then(toPaper);
+
 // After the theme's own scripts, which write some of what is mended here.
 window.addEventListener("load", async () => {
   // A name that differs from the text on the control cannot be spoken to a browser (WCAG 2.5.3).
@@ -12,9 +18,11 @@ window.addEventListener("load", async () => {
   // Without this a browser shows the notebook or the script as text, as it still does with a page from the disk.
   document.querySelectorAll(".btn-download-source-button, .btn-download-script-button")
     .forEach((e) => e.setAttribute("download", ""));
-  // A formula is read, and has nothing to press: the Tab key need not stop at each of them.
-  await window.MathJax?.startup?.promise;
-  document.querySelectorAll("mjx-container").forEach((e) => e.removeAttribute("tabindex"));
+  // A formula is read, and has nothing to press: the Tab key need not stop at each of them, but where one scrolls.
+  await typeset;
+  document.querySelectorAll("mjx-container").forEach((e) =>
+    e.matches("[display]") && e.scrollWidth > e.clientWidth || e.removeAttribute("tabindex"));
+  document.querySelectorAll("figure").forEach((e) => { if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; });
   markSearched(); // last: an odd address, or a browser that keeps nothing, ends it with an error
 });
 

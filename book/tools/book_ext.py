@@ -36,6 +36,7 @@ from weights import weigh
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
 UNIT = re.compile(r"(?<=\d) (?=[a-zA-Z])")  # between a number and its unit, where no line may break
+COLUMNS = re.compile(r"\S  |^ {5}", re.M)  # in an output
 REPOSITORY = re.compile(r"https://[\w.-]+(/[\w.-]+){2,}(?<!\.git)")
 REPOSITORY_BUTTONS = ("use_repository_button", "use_edit_page_button", "use_issues_button")
 
@@ -157,6 +158,13 @@ def keep_alt_texts() -> None:
     NbElementRenderer.render_image = render_image_with_alt
 
 
+def mark_prose(app: Sphinx, doctree: nodes.document) -> None:
+    """Tell outputs that are sentences from those with columns, which need their lines as they are."""
+    for block in doctree.findall(nodes.literal_block):
+        if "output" in block["classes"] and not COLUMNS.search(block.astext()):
+            block["classes"].append("prose")
+
+
 def link_taught_cells(app: Sphinx, doctree: nodes.document) -> None:
     """Put a link to the API page under each taught cell, and give the cell a name that the API page links to."""
     for cell in list(doctree.findall(nodes.container)):
@@ -270,6 +278,7 @@ def setup(app: Sphinx) -> dict:
     app.add_directive("weights", Weights)
     app.add_directive("bench", Bench)
     app.connect("config-inited", follow_repository)
+    app.connect("doctree-read", mark_prose)
     app.connect("doctree-read", link_taught_cells)
     app.connect("autodoc-process-docstring", link_to_taught_cell, priority=400)  # before napoleon
     app.connect("autodoc-skip-member", skip_fields)

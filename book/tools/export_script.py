@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPENING = """\
 {name}.py: a chapter of the book "{title}" as one script.
 
-It needs Python {python} and the book's package, d2lpar, with what that needs.
+It needs Python {python}, and the book's package, d2lpar, which brings PyTorch.
 {get}
 
 Run it with:  python {name}.py
