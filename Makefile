@@ -38,6 +38,7 @@ lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, whic
 	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab
 
 edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors: it saves over the stored outputs
+	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null
 	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=notebooks
 
 run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)

@@ -11,24 +11,37 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import working_copy
 from helpers.ports import free_port
+from revisions import notebooks
 from working_copy import MANIFEST, bring_up_to_date
 
 NAME = "01_one.ipynb"
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Path:
+def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for part in ("CONFIG", "DATA"):
+        monkeypatch.setenv(f"JUPYTER_{part}_DIR", str(tmp_path / part))
     folder = tmp_path / "notebooks"
     folder.mkdir()
-    (folder / NAME).write_text("the first edition")
-    (folder / "02_two.ipynb").write_text("two")
+    store(folder / NAME, "the first edition")
+    store(folder / "02_two.ipynb", "two")
     return folder
+
+
+def store(path: Path, source: str, text: str = "", **metadata: object) -> None:
+    """A notebook of one cell that has printed this text."""
+    cell = new_code_cell(source, id="one", outputs=[new_output("stream", text=text)] if text else [], metadata=metadata)
+    nbformat.write(new_notebook(cells=[cell]), path)
 
 
 @pytest.fixture
@@ -39,8 +52,12 @@ def lab(book: Path) -> Path:
     return folder
 
 
+def source(path: Path) -> str:
+    return nbformat.read(path, as_version=4).cells[0].source
+
+
 def chapters(lab: Path) -> dict[str, str]:
-    return {path.name: path.read_text() for path in lab.iterdir() if path.name != MANIFEST}
+    return {path.name: source(path) for path in lab.iterdir() if path.name != MANIFEST}
 
 
 def test_the_first_call_copies_every_chapter_and_leaves_the_book_alone(book: Path, lab: Path) -> None:
@@ -49,15 +66,15 @@ def test_the_first_call_copies_every_chapter_and_leaves_the_book_alone(book: Pat
 
 def test_a_chapter_that_nobody_has_touched_follows_the_book(book: Path, lab: Path) -> None:
     for edition in ("the second edition", "the third edition"):
-        (book / NAME).write_text(edition)
+        store(book / NAME, edition)
         assert bring_up_to_date(book, lab) == []
         assert chapters(lab)[NAME] == edition
 
 
 def test_a_chapter_of_the_readers_stays_and_a_line_says_when_the_book_has_a_newer_one(book: Path, lab: Path) -> None:
-    (lab / NAME).write_text("mine")
+    store(lab / NAME, "mine")
     assert bring_up_to_date(book, lab) == [], "the book has nothing new"
-    (book / NAME).write_text("the second edition")
+    store(book / NAME, "the second edition")
     for _ in range(2):
         [line] = bring_up_to_date(book, lab)
         assert f"lab/{NAME}" in line and "rename yours" in line
@@ -67,30 +84,52 @@ def test_a_chapter_of_the_readers_stays_and_a_line_says_when_the_book_has_a_newe
     assert chapters(lab) == {NAME: "the second edition", "mine.ipynb": "mine", "02_two.ipynb": "two"}
 
 
+def test_to_read_a_chapter_to_unfold_a_cell_and_to_have_another_python_are_no_changes(book: Path, lab: Path) -> None:
+    store(lab / NAME, "the first edition", jupyter={"source_hidden": False})
+    store(book / NAME, "the second edition")
+    assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the second edition"
+
+
+def test_a_chapter_that_was_only_run_is_the_readers(book: Path, lab: Path) -> None:
+    store(lab / NAME, "the first edition", text="a time of mine")
+    store(book / NAME, "the second edition")
+    assert len(bring_up_to_date(book, lab)) == 1 and chapters(lab)[NAME] == "the first edition"
+
+
+def test_jupyterlab_trusts_the_copies_as_they_are_made_and_nothing_else(book: Path, lab: Path) -> None:
+    store(lab / "99_own.ipynb", "own")
+    store(lab / NAME, "mine")
+    bring_up_to_date(book, lab)
+    notary = NotebookNotary()
+    with closing(notary.store):
+        trusted = {path.name for path in lab.glob("*.ipynb") if notary.check_signature(nbformat.read(path, as_version=4))}
+    assert trusted == {"02_two.ipynb"}
+
+
 def test_the_appendix_is_copied_too_and_obeys_the_same_rules(book: Path, lab: Path) -> None:
     (book / "appendix").mkdir()
     for name in ("a", "b"):
-        (book / "appendix" / f"{name}.ipynb").write_text("the first edition")
+        store(book / "appendix" / f"{name}.ipynb", "the first edition")
     assert bring_up_to_date(book, lab) == []
-    (lab / "appendix" / "a.ipynb").write_text("mine")
+    store(lab / "appendix" / "a.ipynb", "mine")
     for name in ("a", "b"):
-        (book / "appendix" / f"{name}.ipynb").write_text("the second edition")
+        store(book / "appendix" / f"{name}.ipynb", "the second edition")
     [line] = bring_up_to_date(book, lab)
     assert "lab/appendix/a.ipynb is as you have left it" in line
-    assert [(lab / "appendix" / f"{name}.ipynb").read_text() for name in ("a", "b")] == ["mine", "the second edition"]
+    assert [source(lab / "appendix" / f"{name}.ipynb") for name in ("a", "b")] == ["mine", "the second edition"]
 
 
 def test_a_chapter_that_is_as_in_the_book_again_follows_it_again(book: Path, lab: Path) -> None:
-    (lab / NAME).write_text("the second edition")
-    (book / NAME).write_text("the second edition")
+    store(lab / NAME, "the second edition")
+    store(book / NAME, "the second edition")
     assert bring_up_to_date(book, lab) == []
-    (book / NAME).write_text("the third edition")
+    store(book / NAME, "the third edition")
     assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the third edition"
 
 
 def test_a_deleted_chapter_comes_back_and_notebooks_of_the_readers_own_are_left_alone(book: Path, lab: Path) -> None:
     (lab / NAME).unlink()
-    (lab / "99_own.ipynb").write_text("own")
+    store(lab / "99_own.ipynb", "own")
     assert bring_up_to_date(book, lab) == []
     assert chapters(lab) == {**chapters(book), "99_own.ipynb": "own"}
 
@@ -98,7 +137,7 @@ def test_a_deleted_chapter_comes_back_and_notebooks_of_the_readers_own_are_left_
 @pytest.mark.parametrize("manifest", [None, "", "[]", '{"01_one.ipynb": 3}', "\0"])
 def test_without_a_memory_every_difference_is_the_readers(manifest: str | None, book: Path, lab: Path) -> None:
     (lab / MANIFEST).unlink() if manifest is None else (lab / MANIFEST).write_text(manifest)
-    (book / NAME).write_text("the second edition")
+    store(book / NAME, "the second edition")
     assert len(bring_up_to_date(book, lab)) == 1
     assert chapters(lab)[NAME] == "the first edition"
 
@@ -107,7 +146,7 @@ def test_an_interrupted_copy_leaves_the_chapter_as_it_was(book: Path, lab: Path,
     def stop(*paths: Path) -> None:
         raise KeyboardInterrupt
 
-    (book / NAME).write_text("the second edition")
+    store(book / NAME, "the second edition")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(os, "replace", stop)
         bring_up_to_date(book, lab)
@@ -146,11 +185,11 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
     (top / "book").mkdir(parents=True)
     for part in ("notebooks", "book/tools"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
+    settings = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
     *before, lab = recipe(root, target)
     for command in before:
-        subprocess.run(command, shell=True, cwd=top, check=True)
+        subprocess.run(command, shell=True, cwd=top, env=os.environ | settings, check=True)
     port = free_port()
-    settings = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
     server = subprocess.Popen(f"exec {lab} --no-browser --ServerApp.port={port} --ServerApp.port_retries=0 --IdentityProvider.token=t",
                               shell=True, cwd=top, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               start_new_session=True)
@@ -159,6 +198,10 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
         assert re.search(r'"preferredPath": "/?([^"]*)"', page)[1] == folder
         listed = json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/{folder}?token=t"))
         assert {entry["name"] for entry in listed["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
+        for chapter in notebooks(top / folder):
+            opened = json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/{chapter.relative_to(top).as_posix()}?token=t"))
+            cells = [cell for cell in opened["content"]["cells"] if cell["cell_type"] == "code"]
+            assert all(cell["metadata"]["trusted"] for cell in cells), "figures are not shown before a run"
         assert json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/book?token=t"))["type"] == "directory", "links lead there"
     finally:
         os.killpg(server.pid, signal.SIGKILL)
