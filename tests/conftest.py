@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from hypothesis import configuration, settings
 import revisions
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from d2lpar.processes import RankGroup
 
 pytest.register_assert_rewrite("helpers")  # so that a check in there says what it compared
@@ -137,3 +140,17 @@ def pages(site: Path) -> list[Path]:
     """Every page of the site that readers can stay on; index.html only sends them to the first."""
     return sorted(page for page in site.rglob("*.html")
                   if "_static" not in page.relative_to(site).parts and page != site / "index.html")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The Chromium or Chrome of this machine."""
+    from playwright.sync_api import sync_playwright
+
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    if found is None:
+        pytest.skip("no Chromium or Chrome on this machine")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield started
+        started.close()

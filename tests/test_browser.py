@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import pytest
-import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
-from d2lpar.one_step.models import resnet18
-from d2lpar.one_step.step_times import alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
-from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
-from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
+from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
 from weights import LIMITS
 
 pytestmark = pytest.mark.slow
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 # Elements that stick out of the window, unless something around them scrolls or clips.
 STICKING_OUT = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
@@ -46,16 +39,6 @@ ALL_BUT_CONTRAST = {  # which is slow
 }
 NO_TRANSITIONS = "* { transition: none !important; }"  # colours are at once what they will be
 LINKS = "link-in-text-block"  # takes as long as all others; links look alike in all chapters, so two of them are enough
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium or Chrome on this machine")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture()
@@ -190,7 +173,7 @@ def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
     page.close()
 
 
-EXPLORERS = ["appendix/three_ways", "07_allreduce"]
+EXPLORERS = [BARS, CURVES]
 SIGNALS = "names => Object.fromEntries(names.map(name => [name, document.querySelector('div.explorer').view.signal(name)]))"
 
 
@@ -203,37 +186,25 @@ def open_explorer(page: Page, site: Path, chapter: str = EXPLORERS[0]) -> Locato
 
 def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site)
-    net = resnet18(10)
-    pieces = pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(1, 1, 28, 28))
-    flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
     places = ["k", "batch", "tflops", "gbytes", "percent", "micro"]
     for values in ((2, 256, 10, 10, 0, 1), (1, 16, 1, 1, 0, 1), (8, 1024, 100, 3, 100, 16), (3, 40, 7, 55, 35, 5), (5, 512, 10, 1, 100, 8)):
         for place, value in zip(places, values):
             explorer.locator(f"input[name={place}]").fill(str(value))
-        k, batch, tflops, gbytes, percent, micro = values
-        rates = tflops * 1e12, gbytes * 1e9, percent / 100
-        right = [alone_s(batch, flop, rates[0]), by_data_s(k, batch, flop, params, *rates), by_channels_s(k, batch, flop, reads, *rates),
-                 by_layers_s(batch, flop, *stages_of(pieces, k), *rates, micro)]
-        page.wait_for_function(f"document.querySelector('div.explorer').view.signal('micro') === {micro}")
+        right = bars_ms(*values)
+        page.wait_for_function(f"document.querySelector('div.explorer').view.signal('micro') === {values[5]}")
         shown = page.evaluate(SIGNALS, [f"bar_{i}" for i in range(4)])
-        assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=1e-6), values
-        assert f"{1e3 * right[0]:,.1f} ms" in " ".join(explorer.locator("svg.marks text").all_text_contents()) or right[0] < 0.01
+        assert list(shown.values()) == pytest.approx(right, rel=1e-6), values
+        assert f"{right[0]:,.1f} ms" in " ".join(explorer.locator("svg.marks text").all_text_contents()) or right[0] < 10
 
 
 def test_the_curves_of_the_explorer_are_those_of_the_package(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site, EXPLORERS[1])
-    inside = PUBLISHED["NVLink 4"].link
     for values in ((9, 45, 14, 12, 3, 1000), (12, 500, 1, 400, 6, 10), (1, 1, 50, 1, 4, 10_000), (6, 7, 4, 100, 0, 500)):
         for place, value in zip(("power", "mbytes", "micros", "gbytes", "near", "work"), values):
             explorer.locator(f"input[name={place}]").fill(str(value))
-        k, size, link = 2**values[0], values[1] * 1e6, Link(values[2] / 1e6, 1e-9 / values[3])
-        trees = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000))
-        near = min(k, 2**values[4])
-        right = [tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
-                 nested_ring_s(size, k, near, inside, link), nested_halving_s(size, k, near, inside, link)]
         page.wait_for_function(f"document.querySelector('div.explorer').view.signal('work') === {values[5]}")
         shown = page.evaluate(SIGNALS, [f"curve_{i}" for i in range(6)])
-        assert list(shown.values()) == pytest.approx([1e3 * seconds for seconds in right], rel=0.01), values  # pieces are rounded
+        assert list(shown.values()) == pytest.approx(curves_ms(*values), rel=0.01), values  # pieces are rounded
 
 
 def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, site: Path) -> None:

@@ -6,11 +6,8 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from contextlib import closing
 from pathlib import Path
 
@@ -20,7 +17,7 @@ from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import working_copy
-from helpers.ports import free_port
+from helpers.jupyterlab import TOKEN, environment, fetch, jupyterlab
 from revisions import notebooks
 from working_copy import MANIFEST, bring_up_to_date
 
@@ -29,8 +26,8 @@ NAME = "01_one.ipynb"
 
 @pytest.fixture
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for part in ("CONFIG", "DATA"):
-        monkeypatch.setenv(f"JUPYTER_{part}_DIR", str(tmp_path / part))
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
     folder = tmp_path / "notebooks"
     folder.mkdir()
     store(folder / NAME, "the first edition")
@@ -185,37 +182,18 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
     (top / "book").mkdir(parents=True)
     for part in ("notebooks", "book/tools"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
-    settings = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME", "DATA")}
     *before, lab = recipe(root, target)
     for command in before:
-        subprocess.run(command, shell=True, cwd=top, env=os.environ | settings, check=True)
-    port = free_port()
-    server = subprocess.Popen(f"exec {lab} --no-browser --ServerApp.port={port} --ServerApp.port_retries=0 --IdentityProvider.token=t",
-                              shell=True, cwd=top, env=os.environ | settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              start_new_session=True)
-    try:
-        page = fetch(server, f"http://127.0.0.1:{port}/lab?token=t")
+        subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
+    with jupyterlab(lab, top, tmp_path) as address:
+        page = fetch(f"{address}/lab?{TOKEN}")
         assert re.search(r'"preferredPath": "/?([^"]*)"', page)[1] == folder
-        listed = json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/{folder}?token=t"))
-        assert {entry["name"] for entry in listed["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
+
+        def contents(path: str) -> dict:
+            return json.loads(fetch(f"{address}/api/contents/{path}?{TOKEN}"))
+
+        assert {entry["name"] for entry in contents(folder)["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
+        assert contents("book")["type"] == "directory", "links lead there"
         for chapter in notebooks(top / folder):
-            opened = json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/{chapter.relative_to(top).as_posix()}?token=t"))
-            cells = [cell for cell in opened["content"]["cells"] if cell["cell_type"] == "code"]
-            assert all(cell["metadata"]["trusted"] for cell in cells), "figures are not shown before a run"
-        assert json.loads(fetch(server, f"http://127.0.0.1:{port}/api/contents/book?token=t"))["type"] == "directory", "links lead there"
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-        server.stdout.close()
-
-
-def fetch(server: subprocess.Popen, address: str) -> str:
-    """The page, as soon as the server is there."""
-    for _ in range(600):
-        assert server.poll() is None, server.stdout.read().decode()
-        try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
-                return answer.read().decode()
-        except OSError:
-            time.sleep(0.1)
-    raise AssertionError("JupyterLab does not answer")
+            cells = contents(chapter.relative_to(top).as_posix())["content"]["cells"]
+            assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"), "figures come with a run only"

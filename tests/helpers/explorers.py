@@ -1,0 +1,37 @@
+"""The explorers of the book, and what the package says that they show."""
+
+from functools import cache
+
+import torch
+
+from d2lpar.one_step.models import resnet18
+from d2lpar.one_step.step_times import Piece, alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
+from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
+from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
+
+BARS, CURVES = "appendix/three_ways", "07_allreduce"  # the pages on which they are
+
+
+@cache
+def pieces_of_resnet18() -> list[Piece]:
+    net = resnet18(10)
+    return pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(1, 1, 28, 28))
+
+
+def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, micro: int) -> list[float]:
+    """The times of a step alone, by data, by channels and by layers, where the sliders stand so."""
+    pieces = pieces_of_resnet18()
+    flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
+    rates = tflops * 1e12, gbytes * 1e9, percent / 100
+    times = (alone_s(batch, flop, rates[0]), by_data_s(k, batch, flop, params, *rates), by_channels_s(k, batch, flop, reads, *rates),
+             by_layers_s(batch, flop, *stages_of(pieces, k), *rates, micro))
+    return [1e3 * seconds for seconds in times]
+
+
+def curves_ms(power: int, mbytes: float, micros: float, gbytes: float, near: int, work: float) -> list[float]:
+    """The times of six sums between 2 ** power devices, where the sliders stand so; `work` moves none of them."""
+    inside, k, size, link = PUBLISHED["NVLink 4"].link, 2**power, mbytes * 1e6, Link(micros / 1e6, 1e-9 / gbytes)
+    trees, per_node = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000)), min(k, 2**near)
+    times = (tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
+             nested_ring_s(size, k, per_node, inside, link), nested_halving_s(size, k, per_node, inside, link))
+    return [1e3 * seconds for seconds in times]

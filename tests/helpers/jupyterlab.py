@@ -1,0 +1,48 @@
+"""A JupyterLab that runs for the time of a test."""
+
+import os
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from helpers.ports import free_port
+
+TOKEN = "token=t"
+
+
+@contextmanager
+def jupyterlab(command: str, top: Path, settings: Path) -> Iterator[str]:
+    """Its address, as soon as it answers. The command is started in `top`; afterwards none of its processes is left."""
+    port, log = free_port(), settings / "log"
+    address = f"http://127.0.0.1:{port}"
+    server = psutil.Popen(f"exec {command} --no-browser --ServerApp.port={port} --ServerApp.port_retries=0 --IdentityProvider.{TOKEN}"
+                          f" >'{log}' 2>&1", shell=True, cwd=top, env=os.environ | environment(settings), stdin=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            assert server.poll() is None, log.read_text()
+            with suppress(OSError):
+                fetch(f"{address}/api?{TOKEN}")
+                break
+            time.sleep(0.1)
+        yield address
+    finally:
+        processes = [server, *server.children(recursive=True)] if server.poll() is None else []
+        for process in processes:  # one by one, as each kernel has a session of its own
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(processes, 10)
+
+
+def environment(settings: Path) -> dict[str, str]:
+    """Variables that let Jupyter keep its settings, and what it trusts, in this folder."""
+    return {f"JUPYTER_{part}_DIR": str(settings / part) for part in ("CONFIG", "DATA")}
+
+
+def fetch(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        return answer.read().decode()
