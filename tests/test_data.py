@@ -644,6 +644,7 @@ def test_images_that_are_not_fashion_mnist_are_replaced_by_the_download(mirror, 
     assert f"{raw / TRAIN_IMAGES} is not Fashion-MNIST" in capsys.readouterr().out
 
 
+@pytest.mark.filterwarnings("ignore:.*_TemporaryFileCloser:pytest.PytestUnraisableExceptionWarning")  # torchvision's, on 3.14
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("what", BROKEN_SERVERS)
 @pytest.mark.parametrize("name", [TRAIN_IMAGES, TEST_LABELS])
