@@ -1,8 +1,8 @@
 """What the site needs beyond jupyter-book.
 
-Local MathJax, alt texts of figures, a script of each chapter, links between taught cells and the API page, the tables
-of the machines, of the weights and of the bench, the buttons that need the repository's address, no thebe, chapters'
-numbers, and numbers of exercises and figures that are those of JupyterLab.
+Local MathJax, alt texts of figures, outputs that are sentences, a script of each chapter, links between taught cells
+and the API page, the tables of the machines, of the weights and of the bench, the buttons that need the repository's
+address, no thebe, chapters' numbers, and numbers of exercises and figures that are those of JupyterLab.
 """
 
 from __future__ import annotations
