@@ -6,10 +6,10 @@ TORCH ?=
 REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
-  (3, 11) <= v <= (3, 13) or sys.exit("The book needs Python 3.11, 3.12 or 3.13, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
+  (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
 
 VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
-  (3, 11) <= v <= (3, 13) or sys.exit("In .venv is Python %d.%d, but the book needs 3.11, 3.12 or 3.13. Delete .venv, then run the same command again." % v); \
+  (3, 11) <= v <= (3, 14) or sys.exit("In .venv is Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
   int(pip.__version__.split(".")[0]) >= 22 or sys.exit("In .venv is pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
 
 # What the reader has set for matplotlib, IPython and Python stays outside, as in conftest.py.
@@ -59,7 +59,7 @@ clean: ## delete the built site and the caches of the tests; .venv, data/ and la
 
 # The stamp makes a second call quick; pip itself finds out what is there already.
 .venv/installed: requirements.txt pyproject.toml
-	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11, 3.12 or 3.13, or name one: make book PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11 to 3.14, or name one: make book PYTHON=python3.12"; exit 1; }
 	@"$(PYTHON)" -c '$(VERSION_TEST)'
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv

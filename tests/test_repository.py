@@ -120,9 +120,9 @@ def test_linux_runs_the_two_commands_of_the_readme_on_every_python_that_the_book
     assert [command for command in commands(job) if command.startswith("make ")] == readme_commands(root)
     assert len(readme_commands(root)) == 2
     pythons = job["strategy"]["matrix"]["python"]
-    assert f"Python {pythons[0]}, {pythons[1]} or {pythons[2]}" in read(root, "README.md")
-    assert tomllib.loads(read(root, "pyproject.toml"))["project"]["requires-python"] == ">=3.11,<3.14"
-    assert pythons == ["3.11", "3.12", "3.13"]
+    assert f"Python {pythons[0]} to {pythons[-1]}" in read(root, "README.md")
+    assert tomllib.loads(read(root, "pyproject.toml"))["project"]["requires-python"] == ">=3.11,<3.15"
+    assert pythons == ["3.11", "3.12", "3.13", "3.14"]
 
 
 def test_macos_and_windows_run_the_fast_tests(root: Path) -> None:
@@ -184,14 +184,14 @@ def test_the_dev_container_builds_the_book_and_has_what_it_needs(root: Path) -> 
     image = read(root, f".devcontainer/{container['build']['dockerfile']}")
     assert container["postCreateCommand"] == readme_commands(root)[0] == "make book TORCH=cpu"
     assert container["forwardPorts"] == [8888]  # JupyterLab's
-    assert re.search(r"^FROM python:3\.1[123]$", image, re.M)
+    assert re.search(r"^FROM python:3\.1[1234]$", image, re.M)
     assert re.search(r"apt-get install .*\bchromium\b", image)
     assert f"USER {container['remoteUser']}" in image.splitlines()  # not root: JupyterLab would not start
 
 
 def test_binder_installs_the_requirements_on_a_python_that_the_book_allows(root: Path) -> None:
     environment = yaml.safe_load(read(root, ".binder/environment.yml"))["dependencies"]
-    assert [line for line in environment if re.fullmatch(r"python=3\.1[123]", line)] and "uv" in environment
+    assert [line for line in environment if re.fullmatch(r"python=3\.1[1234]", line)] and "uv" in environment
     assert "uv pip install" in read(root, ".binder/postBuild") and "-r requirements.txt" in read(root, ".binder/postBuild")
 
 
