@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import stat
 import tempfile
 import zlib
 from collections.abc import Generator
@@ -13,14 +12,10 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from torchvision.datasets import FashionMNIST
 
 from d2lpar.data.official_files import DataError, book_sizes, check_folder, named_root, own_roots, raw_folder, read_set
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 _PART = ".download-"  # begins the names of folders that are being downloaded into
 
@@ -28,9 +23,9 @@ _PART = ".download-"  # begins the names of folders that are being downloaded in
 def download_fashion_mnist(root: str | Path | None = None) -> Path:
     """Download the official files (30 MB) through torchvision, check them, and only then put them in place.
 
-    Files that are there and whole stay; a broken one is named, and the set replaced. Interrupted at any moment, it
-    leaves what was there before; what a killed one left behind goes with the next. Of several into one folder, one
-    downloads and the others wait for it (on Windows each downloads).
+    Files that are there and whole stay; a set with a broken one is named, and replaced. A download that fails or is
+    interrupted leaves what was there before; what a killed one left behind goes with the next. Of several into one
+    folder, one downloads and the others wait for it.
 
     Args:
         root: the folder that gets `FashionMNIST/raw`; by default D2LPAR_DATA, else the project's `data/`, else the
@@ -45,7 +40,7 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
     """
     root = _place_for_download(root)
     book_sizes()  # raises before anything is done
-    with _only_download_into(root):
+    with _turn(root):
         fault = _fault(root)
         if not fault:
             print(f"Fashion-MNIST is in {root} already")
@@ -69,13 +64,24 @@ def _fault(root: Path) -> str:
 
 def _replace_set(root: Path) -> None:
     try:
-        with _part_of(root) as fresh:
-            _fetch(fresh)
-            _put_in_place(fresh, root)
+        root.mkdir(parents=True, exist_ok=True)
+        for leftover in root.glob(_PART + "*"):  # by downloads that were killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=_PART, dir=root) as fresh:
+            _fetch(Path(fresh))
+            if (place := root / "FashionMNIST").exists():
+                os.replace(place, Path(fresh, "old"))
+            os.replace(Path(fresh, "FashionMNIST"), place)
+    except (PermissionError, FileExistsError, NotADirectoryError) as problem:
+        raise DataError(f"{root} cannot be written: {problem.strerror}. "
+                        "Name a folder that can be in the environment variable D2LPAR_DATA.") from problem
     except (OSError, HTTPException, RuntimeError, EOFError, zlib.error) as problem:
         reason = " ".join(str(problem).split()).rstrip(" .")  # torchvision's has several lines
         raise DataError(f"Fashion-MNIST could not be downloaded: {reason}. Nothing was kept. "
                         "Without it the book runs on a stand-in.") from problem
+    finally:
+        with suppress(OSError):  # it holds something
+            root.rmdir()
 
 
 def _fetch(fresh: Path) -> None:
@@ -87,97 +93,20 @@ def _fetch(fresh: Path) -> None:
         archive.unlink()  # unpacked beside it
 
 
-def _put_in_place(fresh: Path, root: Path) -> None:
-    place = root / "FashionMNIST"
-    try:
-        if place.exists() and _fault(root):
-            os.replace(place, fresh / "old")
-        os.replace(fresh / "FashionMNIST", place)
-    except OSError:
-        if _fault(root):  # else a download that did not wait for this one has put the same files there
-            raise
-
-
 @contextmanager
-def _part_of(root: Path) -> Generator[Path]:
-    """A folder in `root` to download into; at the end it is gone, and an old set that it holds is back if need be."""
+def _turn(root: Path) -> Generator[None]:
+    """Wait until nobody else downloads into `root`. The lock lies elsewhere: a failed download takes `root` away."""
+    user = getattr(os, "getuid", int)()  # on Windows this folder is each user's own
+    lock = FileLock(Path(tempfile.gettempdir(), f"d2lpar-{user}-{zlib.crc32(os.fsencode(root.resolve())):08x}.lock"))
     try:
-        fresh = Path(tempfile.mkdtemp(prefix=_PART, dir=root))
-    except OSError as problem:
-        raise _not_writable(root, problem) from problem
-    place, old = root / "FashionMNIST", fresh / "old"
+        lock.acquire(blocking=False)
+    except Timeout:
+        print(f"Another download into {root} is running; waiting for it.", flush=True)
+        lock.acquire()
     try:
-        yield fresh
-    finally:
-        if old.exists() and not place.exists():
-            os.replace(old, place)
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-@contextmanager
-def _only_download_into(root: Path) -> Generator[None]:
-    """Make `root` and wait for a turn in it; clear away what killed downloads left, at the end also an empty `root`."""
-    try:
-        new, lock = _make_and_lock(root)
-    except OSError as problem:
-        raise _not_writable(root, problem) from problem
-    try:
-        if lock is not None:
-            for leftover in root.glob(_PART + "*"):
-                shutil.rmtree(leftover, ignore_errors=True)
         yield
     finally:
-        with suppress(OSError):  # not empty
-            for folder in new:
-                folder.rmdir()
-        if lock is not None:
-            os.close(lock)
-
-
-def _make_and_lock(root: Path) -> tuple[list[Path], int | None]:
-    """The folders that were made for `root`, inner ones first, and the lock, None where the system has none."""
-    while True:
-        new = [folder for folder in root.parents if not folder.exists()]
-        root.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            root.mkdir()
-            new.insert(0, root)
-        except FileExistsError:
-            with suppress(FileNotFoundError):  # there when it was to be made, and gone by now
-                if not stat.S_ISDIR(os.lstat(root).st_mode) and not root.is_dir():
-                    raise
-        try:
-            lock = _lock(root)
-        except FileNotFoundError:  # a download that failed has taken it away again
-            continue
-        with suppress(FileNotFoundError):
-            if lock is None or os.path.samestat(os.fstat(lock), os.stat(root)):
-                return new, lock
-        os.close(lock)  # of a folder that is gone, as above
-
-
-def _lock(folder: Path) -> int | None:
-    """Wait until no other process has this lock; it goes when closed or with its process, and leaves no file."""
-    if fcntl is None:
-        return None
-    lock = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"Another download into {folder} is running; waiting for it.", flush=True)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        return lock
-    except BaseException as problem:
-        os.close(lock)
-        if isinstance(problem, OSError):  # some network drives have none
-            return None
-        raise
-
-
-def _not_writable(root: Path, problem: OSError) -> DataError:
-    return DataError(f"{root} cannot be written: {problem.strerror}. "
-                     "Name a folder that can be in the environment variable D2LPAR_DATA.")
+        lock.release()
 
 
 def _place_for_download(root: str | Path | None) -> Path:
