@@ -43,11 +43,13 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for name, value in environment(top).items():
             patch.setenv(name, value)
         assert bring_up_to_date(book, copies) == []
-        options = "--LabApp.expose_app_in_browser=True --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"
-        with jupyterlab(f"'{sys.executable}' -m jupyter lab --allow-root {options}", top, top) as address:
+        command = [sys.executable, "-m", "jupyter", "lab", "--allow-root", "--LabApp.expose_app_in_browser=True",
+                   "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+        with jupyterlab(command, top, top) as address:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
-            page.goto(f"{address}/lab?{TOKEN}", wait_until="load")
-            page.wait_for_function("window.jupyterapp?.restored.then(() => true)", timeout=120_000)
+            page.set_default_timeout(60_000)
+            page.goto(f"{address}/lab?{TOKEN}")
+            page.wait_for_function("window.jupyterapp?.restored.then(() => true)")
             yield Lab(page, book, copies)
             page.close()
 
@@ -98,9 +100,13 @@ def stored(cell: nbformat.NotebookNode) -> list[int]:
     return [sum("image/svg+xml" in kind for kind in kinds) - explorers, explorers, *folded]
 
 
+def cells_of(lab: Lab, name: str) -> list[nbformat.NotebookNode]:
+    return nbformat.read(lab.book / f"{name}.ipynb", as_version=4).cells
+
+
 def look_at_all(lab: Lab, name: str) -> None:
     """The pictures of the chapter are there, and folded is what is folded on the site."""
-    wanted = [stored(cell) for cell in nbformat.read(lab.book / f"{name}.ipynb", as_version=4).cells]
+    wanted = [stored(cell) for cell in cells_of(lab, name)]
     lab.page.evaluate(SCROLL, [i for i, parts in enumerate(wanted) if any(parts)])
     with suppress(TooLate):
         lab.page.wait_for_function(f"wanted => JSON.stringify(({SHOWN})()) === JSON.stringify(wanted)", arg=wanted)
@@ -139,7 +145,7 @@ def prompts(page: Page) -> list[int | None]:
 @in_lab(SHORT)
 def test_a_chapter_runs_stops_where_a_reader_breaks_it_runs_again_when_it_is_mended_and_is_kept(lab: Lab, name: str) -> None:
     page = lab.page
-    places = [i for i, cell in enumerate(nbformat.read(lab.book / f"{name}.ipynb", as_version=4).cells) if cell.cell_type == "code"]
+    places = [i for i, cell in enumerate(cells_of(lab, name)) if cell.cell_type == "code"]
     count, middle = len(places), len(places) // 2
     assert run_all(page) == [] and prompts(page) == list(range(1, count + 1))
     look_at_all(lab, name)
@@ -186,7 +192,7 @@ SIGNAL = """name => {
 def test_an_explorer_is_there_before_a_run_and_its_numbers_follow_the_keyboard(
         lab: Lab, name: str, sliders: list[str], times: Callable[..., list[float]], names: list[str]) -> None:
     page = lab.page
-    look_at_all(lab, name)
+    page.evaluate(SCROLL, [i for i, cell in enumerate(cells_of(lab, name)) if stored(cell)[1]])
     picture = page.locator(".vega-embed canvas")
     before = picture.evaluate("e => e.toDataURL()")
     values = []

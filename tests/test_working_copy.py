@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -185,7 +186,7 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
     *before, lab = recipe(root, target)
     for command in before:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
-    with jupyterlab(lab, top, tmp_path) as address:
+    with jupyterlab(shlex.split(lab), top, tmp_path) as address:
         page = fetch(f"{address}/lab?{TOKEN}")
         assert re.search(r'"preferredPath": "/?([^"]*)"', page)[1] == folder
 

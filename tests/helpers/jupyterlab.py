@@ -16,12 +16,14 @@ TOKEN = "token=t"
 
 
 @contextmanager
-def jupyterlab(command: str, top: Path, settings: Path) -> Iterator[str]:
+def jupyterlab(command: list[str], top: Path, settings: Path) -> Iterator[str]:
     """Its address, as soon as it answers. The command is started in `top`; afterwards none of its processes is left."""
     port, log = free_port(), settings / "log"
     address = f"http://127.0.0.1:{port}"
-    server = psutil.Popen(f"exec {command} --no-browser --ServerApp.port={port} --ServerApp.port_retries=0 --IdentityProvider.{TOKEN}"
-                          f" >'{log}' 2>&1", shell=True, cwd=top, env=os.environ | environment(settings), stdin=subprocess.DEVNULL)
+    options = ["--no-browser", f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.{TOKEN}"]
+    with log.open("w") as said:
+        server = psutil.Popen([*command, *options], cwd=top, env=os.environ | environment(settings),
+                              stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
     try:
         for _ in range(600):
             assert server.poll() is None, log.read_text()
