@@ -94,6 +94,13 @@ def test_a_chapter_that_was_only_run_is_the_readers(book: Path, lab: Path) -> No
     assert len(bring_up_to_date(book, lab)) == 1 and chapters(lab)[NAME] == "the first edition"
 
 
+@pytest.mark.parametrize("text", ["mine", "[]", '{"cells": [3]}', '{"cells": 3}', '{"cells": [[]]}'])
+def test_what_is_no_notebook_is_the_readers(text: str, book: Path, lab: Path) -> None:
+    (lab / NAME).write_text(text)
+    store(book / NAME, "the second edition")
+    assert len(bring_up_to_date(book, lab)) == 1 and (lab / NAME).read_text() == text
+
+
 def test_jupyterlab_trusts_the_copies_as_they_are_made_and_nothing_else(book: Path, lab: Path) -> None:
     store(lab / "99_own.ipynb", "own")
     store(lab / NAME, "mine")

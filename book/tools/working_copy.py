@@ -70,8 +70,9 @@ def trust(chapters: Iterable[NotebookNode]) -> None:
 
 def digest(content: bytes) -> str:
     """The SHA-256 of what a reader can lose, code, text and outputs: a cell may be folded, and Python another."""
-    with suppress(ValueError, TypeError, LookupError, AttributeError):  # that is no notebook, but somebody's
-        content = json.dumps([[cell["source"], cell.get("outputs")] for cell in json.loads(content)["cells"]]).encode()
+    with suppress(ValueError, TypeError, LookupError):  # that is no notebook, but somebody's
+        cells = json.loads(content)["cells"]
+        content = json.dumps([[cell["cell_type"], cell["source"], cell.get("outputs")] for cell in cells]).encode()
     return sha256(content).hexdigest()
 
 
