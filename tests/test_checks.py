@@ -70,7 +70,7 @@ INNER = set("""
     interrupts.Waiting door.taught door.bare door.is_door history.in_notebook official_files.File official_files.DataError official_files.named_root
     timing.Span messages.Message messages.deliver message_audit.AuditError buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_backward
-    scratch.check_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
+    scratch.checked_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
     scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each plot.growing_curve models.Residual
     step_times.Piece step_times.Stages step_times.check_way step_times.check_stages step_times.check_micro step_times.check_pieces step_times.check_spans explorer.Slider explorer.check_bars
     explorer.check_curves explorer.check_inputs explorer.check_spec yardstick.check_counterparts yardstick.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes

@@ -509,3 +509,11 @@ def test_on_gpus_too_k_replicas_take_the_step_of_one_worker(k, step):
     start, oracle = replicas(1, torch.float64)[0], gradients_of_one_worker(33, torch.float64)
     for p, before, gradient in zip(device_params[0], start, oracle):
         assert distance((before - p.cpu()).detach() / 1e4, gradient) <= 1e-12
+
+
+def test_the_parameters_of_a_network_need_not_be_made_a_list_first():
+    net = torch.nn.Linear(3, 2)
+    replica = get_params(net.parameters(), CPU)
+    assert [torch.equal(p, q) for p, q in zip(replica, net.parameters(), strict=True)] == [True, True]
+    with pytest.raises(ValueError, match="must be a list of tensors, but entry 1 is 3"):
+        get_params(iter([net.bias, 3]), CPU)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,13 +32,15 @@ def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
 
 
-def check_params(params: Sequence[Tensor], device: torch.device) -> None:
-    """Raise ValueError unless `params` are tensors that can require grad, and `device` is one."""
+def checked_params(params: Any, device: torch.device) -> Sequence[Tensor]:
+    """`params`, those of an iterator as a list; ValueError unless they are tensors that can require grad."""
+    params = list(params) if isinstance(params, Iterator) else params  # as of net.parameters()
     check_tensors("params", params)
     check_device(device)
     for i, p in enumerate(params):
         if not (p.is_floating_point() or p.is_complex()):
             raise ValueError(f"a parameter must be of a floating dtype, but entry {i} is {shown(p)}")
+    return params
 
 
 def check_examples(count: int) -> None:
@@ -107,7 +110,8 @@ def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
         raise
 
 
-@taught(check_params, more="`params` is a list of tensors of a floating or complex dtype; the replica's require grad.")
+@taught(params=checked_params,
+        more="`params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.")
 def get_params(params, device):
     """A replica: copies of `params` on `device`, always in memory of their own."""
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
