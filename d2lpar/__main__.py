@@ -6,6 +6,10 @@ import argparse
 import os
 import runpy
 import sys
+import traceback
+
+ADVICE = ("It runs on the CPU, with a list of pairs X, y for a loader: leave out .cuda(), .to(rank), device_ids and "
+          "sampler.set_epoch, or ask first whether they are there.")
 
 
 def main() -> None:
@@ -59,15 +63,19 @@ def main() -> None:
 
 
 def _diagnose(file: str, ranks: int) -> None:
-    """Print the diagnosis of a file's training; exit with 1 if it has a fault."""
+    """Print the diagnosis of a file's training; exit with 1 if it has a fault, or cannot be run."""
     from d2lpar.processes.diagnosis import diagnose
 
+    if not file.endswith(".py"):
+        sys.exit(f"{file} is no script of Python, whose name ends in .py")
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))  # as Python does for a script
     sys.argv[:] = [file]
     try:
         defined = runpy.run_path(file)
     except OSError as problem:
         sys.exit(str(problem))
+    except SyntaxError as problem:
+        sys.exit("".join(traceback.format_exception_only(problem)))
     except SystemExit:
         sys.exit(f'{file} ends the program itself: what starts a training belongs under if __name__ == "__main__"')
     except Exception as problem:
@@ -78,7 +86,13 @@ def _diagnose(file: str, ranks: int) -> None:
         sys.exit(f"{file} does not define {', '.join(missing)}. It has to define train(net, batches), make_net(), and "
                  "a batch, X and y")
     train, make_net, X, y = (defined[name] for name in needed)
-    found = diagnose(train, make_net, X, y, ranks)
+    try:
+        found = diagnose(train, make_net, X, y, ranks)
+    except Exception as problem:
+        lines = traceback.format_exception_only(problem)
+        if of_file := [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == file]:
+            lines = ["One worker cannot run this training:\n", *traceback.format_list(of_file), *lines, ADVICE]
+        sys.exit("".join(lines))
     print(found)
     sys.exit(not found.ok)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import sys
 import textwrap
 
+import nbformat
 import pytest
 import torch
 import torch.distributed as dist
@@ -174,6 +176,53 @@ def test_a_file_that_lacks_something_is_told_what(tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / name)])
         with pytest.raises(SystemExit, match=words):
             main()
+
+
+@pytest.mark.parametrize("text, words", [
+    ("def train(net, batches)\n    pass\n", r'script\.py", line 1\n.*\n.*\nSyntaxError: [^\n]*$'),
+    ("""
+from torch import nn, randn, randint
+make_net, X, y = lambda: nn.Linear(6, 4), randn(48, 6), randint(4, (48,))
+
+def train(net, batches):
+    net.to("cuda:7")
+""", r'^One worker cannot run this training:\n  File "[^"]*script\.py", line 6, in train\n.*leave out \.cuda\(\)'),
+    ("""
+from torch import nn, randn, randint
+make_net, X, y = nn.Linear(6, 4), randn(48, 6), randint(4, (48,))
+
+def train(net, batches):
+    pass
+""", "^ValueError: make_net must be a function that makes a network, each time a new one, and this is a network$")])
+def test_what_a_file_does_wrong_is_said_with_its_own_lines_alone(text, words, tmp_path, monkeypatch):
+    (tmp_path / "script.py").write_text(text)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / "script.py")])
+    with pytest.raises(SystemExit) as told:
+        main()
+    assert re.search(words, told.value.code.strip(), re.S), told.value.code
+    assert "d2lpar/" not in told.value.code and "__main__" not in told.value.code
+
+
+def test_a_notebook_is_no_file_to_ask_about(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", "mine.ipynb"])
+    with pytest.raises(SystemExit, match="mine.ipynb is no script of Python"):
+        main()
+
+
+def test_a_script_that_is_changed_as_the_page_shows_is_right(ranks, root):
+    page = nbformat.read(root / "notebooks" / "17_is_my_script_right.ipynb", as_version=4)
+    [changes] = [found[1] for cell in page.cells if (found := re.search(r"```diff\n(.*?)```", cell.source, re.S))]
+    before, after = ("\n".join(line[1:] for line in changes.splitlines() if line[:1] in sign) for sign in ("- ", "+ "))
+    compile(before, "before", "exec")
+    names = {"torch": torch, "dist": dist, "DDP": nn.parallel.DistributedDataParallel, "F": F}
+    exec(after, names)
+    assert diagnose(names["train"], make_net, names["X"], names["y"], ranks).ok
+
+
+def test_a_cell_that_ends_with_a_diagnosis_shows_it(ranks):
+    found = of("summed", ranks)
+    assert repr(found) == str(found)
 
 
 def test_any_error_of_one_worker_in_the_first_step_is_raised_as_it_is(ranks):

@@ -53,9 +53,9 @@ def test_the_minutes_that_readers_are_told_are_those_of_the_formula(root: Path, 
     index = (root / "book" / "index.md").read_text("utf8")
     told = {name: int(minutes) for name, minutes in re.findall(r"notebooks/([\w/]+)\.ipynb\) \| (\d+) \|", index)}
     assert list(told) == [name for name in weights if not name.startswith("appendix/")]
-    for name in LIMITS:
+    for name, minutes in told.items():
         opening = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4).cells[0].source
-        assert abs(int(re.search(r"\*\*Time\*\*: about (\d+) minutes", opening)[1]) - weights[name].minutes) <= 5, name
+        assert int(re.search(r"\*\*Time\*\*: about (\d+) minutes", opening)[1]) == minutes, name
     assert {name: weights[name].minutes for name, minutes in told.items() if abs(minutes - weights[name].minutes) > 5} == {}
     first_part = sum(weights[name].minutes for name in LIMITS if name < "07")
     assert first_part < 180 and abs(first_part + weights["07_allreduce"].minutes - 240) < 20, "four hours"

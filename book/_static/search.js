@@ -28,7 +28,8 @@ const termsOf = (words) => {
 const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
 
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
-const shareOf = (page, anchor) =>
+// But who asks for one word of the glossary gets that.
+const shareOf = (page, anchor, isAsked) => isAsked ? 9 :
   /^(notebooks|book.(index|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
 
 // Rare terms weigh more, and the second time less than the first (BM25). In a title they count most, the shorter it is.
@@ -75,7 +76,7 @@ window.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".bd-search-container input").value = query;
   const terms = termsOf(wordsOf(query));
   const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text]) =>
-    ({ address: `${page}#${anchor}`, pageTitle, title, text, share: shareOf(page, anchor) })));
+    ({ address: `${page}#${anchor}`, pageTitle, title, text, share: shareOf(page, anchor, title === query.toLowerCase()) })));
   const found = terms.length ? rank(terms, places) : [];
   const any = pattern(terms.toReversed().join("|"));
   const news = add(results, "p", found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places for “${query}”:`

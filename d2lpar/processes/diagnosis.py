@@ -381,7 +381,9 @@ def _check_networks(make_net: Callable) -> None:
 def _check_diagnosis(train: Any, make_net: Any, X: Any, y: Any, ranks: Any, num_steps: Any, timeout_s: Any) -> None:
     """Raise ValueError unless `diagnose` can begin with these."""
     check_functions(train=train, make_net=make_net)
-    check_tensors("a batch", [X, y])
+    if isinstance(make_net, nn.Module):
+        raise ValueError("make_net must be a function that makes a network, each time a new one, and this is a network")
+    check_tensors("X and y", [X, y])
     if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
     if not hasattr(ranks, "run"):

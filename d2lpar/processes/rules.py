@@ -246,6 +246,8 @@ class Diagnosis:
             lines.append("not seen: what one worker does wrong too, and what comes after these steps")
         return "\n".join(fill(line, 88, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
 
+    __repr__ = __str__  # the last line of a cell shows it
+
 
 class Evidence:
     """One step of k ranks beside the same step of one worker, and what follows from its numbers."""
