@@ -303,7 +303,8 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
     ("Address already in use", "13_processes_and_ddp", "A checklist"),
     ("my ddp is wrong", "17_is_my_script_right", "Is my script right?"),
     ("deferred initialization", "from_gluon", "Deferred initialisation"),
-    ("how do I start", "index", "How do I start?")])
+    ("how do I start", "index", "How do I start?"),
+    ("Replica", "notation", "replica"), ("allreduce", "notation", "allreduce")])  # the word itself
 def test_the_first_thing_found_answers_the_question(page: Page, site: Path, query: str, page_of: str, title: str) -> None:
     page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
     first = page.locator("#search-results li a").first
