@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional as F
 
 from d2lpar.__main__ import main
@@ -202,6 +203,18 @@ def test_what_a_file_does_wrong_is_said_with_its_own_lines_alone(text, words, tm
         main()
     assert re.search(words, told.value.code.strip(), re.S), told.value.code
     assert "d2lpar/" not in told.value.code and "__main__" not in told.value.code
+
+
+def test_parameters_that_are_cut_over_ranks_are_refused(ranks):
+    def sharded(net, batches):
+        fully_shard(net)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        for X, y in batches:
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+
+    with pytest.raises(ValueError, match="cuts its parameters over the ranks, as fully_shard does"):
+        diagnose(sharded, make_net, *examples(make_net), ranks)
 
 
 def test_a_notebook_is_no_file_to_ask_about(monkeypatch):

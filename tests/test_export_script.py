@@ -37,7 +37,7 @@ def test_the_script_begins_with_what_it_needs_and_how_to_run_it(chapters: list[P
     for chapter in chapters:
         head, title, rest = script_of(chapter).partition("\n# # ")
         assert f"# {chapter.stem}.py: a chapter of the book" in head and f"python {chapter.stem}.py\n" in head
-        assert "Python >=3.11,<3.15" in head and "d2lpar" in head and "requirements.txt" in head
+        assert "Python >=3.11,<3.15" in head and "d2lpar" in head and "[pages]" in head
         assert "stand-in" in head and "MPLBACKEND=agg" in head
         assert all(line.startswith("#") or not line for line in head.splitlines())
         assert title and "**Time**" in rest, "the script says that its time stands below"

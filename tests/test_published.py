@@ -1,6 +1,7 @@
 """Tests of d2lpar.pages.published: the file is whole, and what a chapter quotes is in it."""
 
 import hashlib
+import re
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -25,6 +26,15 @@ def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
 def test_the_final_accuracies_are_those_that_were_counted_when_the_file_was_made(framework, num_gpus, middle, lowest, highest):
     ends = [t.accuracies[-1] for t in published_trainings() if (t.framework, t.num_gpus) == (framework, num_gpus)]
     assert [round(x, 2) for x in (median(ends), min(ends), max(ends))] == [middle, lowest, highest]
+
+
+@pytest.mark.parametrize("page", ["README.md", "book/index.md"])
+def test_the_first_pages_tell_what_the_file_says(page, root):
+    found = {k: [t.accuracies[-1] for t in published_trainings() if (t.framework, t.num_gpus) == ("PyTorch", k)] for k in (1, 2)}
+    words = (root / page).read_text("utf8")
+    told = re.search(r"In (\d+) published PyTorch trainings on two .* median (\.\d+); in (\d+) on one it has (\.\d+)\.", words, re.I)
+    assert [float(x) for x in told.groups()] == [
+        len(found[2]), round(median(found[2]), 2), len(found[1]), round(median(found[1]), 2)]
 
 
 def test_the_file_is_the_one_that_was_gathered():

@@ -155,6 +155,9 @@ def record_training(train: Callable, net: nn.Module, batches: Sequence[tuple[Ten
 
 def _copy(x: Tensor) -> Tensor:
     """In float64, and a complex number as two."""
+    if hasattr(x, "device_mesh"):  # a DTensor
+        raise ValueError("this training cuts its parameters over the ranks, as fully_shard does: diagnose compares "
+                         "replicas, which are whole on each rank")
     x = x.detach().cpu().to_dense()
     return (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).to(torch.float64, copy=True)
 
