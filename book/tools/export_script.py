@@ -38,7 +38,7 @@ def opening(name: str) -> str:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf8"))["project"]
     url = config["repository"]["url"]
     get = (f"Get both with:  python -m pip install {package_at(url)}" if url else
-           "In a copy of the book's repository, `python -m pip install ".[pages]"` gets both.")
+           'In a copy of the book\'s repository, `python -m pip install ".[pages]"` gets both.')
     return OPENING.format(name=name, title=config["title"], python=project["requires-python"], get=get)
 
 
