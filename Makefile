@@ -66,7 +66,7 @@ clean: ## delete the built site and the caches of the tests; .venv, data/ and la
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 ifeq ($(TORCH),cpu)
-	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? Then run the same command again."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? Then run the same command again, or without TORCH=cpu, which takes 6.6 GB."; exit 1; }
 else
 	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.6 GB? Then run the same command again."; exit 1; }
 endif

@@ -15,7 +15,7 @@ ADVICE = ("It runs on the CPU, with a list of pairs X, y for a loader: leave out
 def main() -> None:
     """Do what the words behind `python -m d2lpar` ask for."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command")
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
     about = "run a training on one worker and on ranks, and say what differs (seconds)"
     options = commands.add_parser("diagnose", help=about, description=about)
@@ -32,7 +32,7 @@ def main() -> None:
     options.add_argument("--seeds", type=int, default=10, help="how many (10)")
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
-    args = parser.parse_args()
+    args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks)
         return

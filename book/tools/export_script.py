@@ -23,7 +23,6 @@ It needs Python {python}, and the book's package, d2lpar, which brings PyTorch.
 {get}
 
 Run it with:  python {name}.py
-How long that takes on two cores, stands under "Time" below.
 
 Images: Fashion-MNIST, once `python -m d2lpar data` has downloaded it (30 MB).
 Until then the script takes a stand-in, images that are drawn, and says so.
