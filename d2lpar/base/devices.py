@@ -80,7 +80,7 @@ def describe_devices(devices: Sequence[torch.device], shares: bool = True) -> st
 
 @contextmanager
 def cores_per_device(cores: int) -> Generator[None]:
-    """Within this block, a virtual device on a CPU has `cores` cores instead of one, for every thread of the program."""
+    """Within this block a virtual device on a CPU has `cores` cores, not one, for every thread of the program."""
     global _cores_per_device
     before, _cores_per_device = _cores_per_device, cores
     try:
