@@ -30,7 +30,6 @@ from d2lpar.one_step.models import LeNet, lenet_params
 from d2lpar.one_step.scratch import evaluate_accuracy, get_params
 from d2lpar.one_step.step_times import alone_s, by_data_s
 from d2lpar.pages.explorer import Slider, bars
-from d2lpar.pages.message_audit import audit
 from d2lpar.pages.records import RecordError
 from d2lpar.pages.verdicts import check
 from d2lpar.sums.cost import Link, ring_s
@@ -64,7 +63,7 @@ INNER = set("""
     checks.check_truth_values checks.check_list checks.check_tensors checks.check_device checks.check_devices
     checks.check_module checks.check_labels checks.check_lr
     interrupts.Waiting door.taught door.bare door.is_door history.in_notebook official_files.File official_files.DataError official_files.named_root
-    messages.Message messages.deliver message_audit.AuditError buffers.why_not_written collectives.sum_blocks
+    messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_backward
     scratch.checked_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
     scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each models.Residual
@@ -89,7 +88,7 @@ INNER = set("""
     recording.Step recording.Record recording.record_training rules.Rule rules.Evidence rules.Diagnosis rules.compare rules.moves rules.same_steps rules.note_batchnorm
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.",  # wrong on purpose; parts of one command
-                       "devices.", "timing.", "step_times.", "plot.", "step_spans.")  # what they cannot take Python says well enough
+                       "devices.", "timing.", "step_times.", "plot.", "step_spans.", "message_audit.")  # what they cannot take Python says well enough
 
 
 def images() -> dict:
@@ -156,7 +155,6 @@ GOOD: dict[str, Callable[[], dict]] = {
     "buffers.as_arrays": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
-    "message_audit.audit": buffers,
     "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
     **dict.fromkeys([f"collectives.{name}" for name in (
         "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
@@ -200,7 +198,6 @@ CALLS: dict[str, Callable] = {
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
-    "message_audit.audit": lambda data: audit(list, data),
     "verdicts.check": lambda label: check(label, dict),
 }
 
