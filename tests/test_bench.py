@@ -156,6 +156,10 @@ def lenet_cases(monkeypatch):
     return cases.lenet_cases
 
 
+def test_training_steps_that_are_those_of_one_worker_are_timed(lenet_cases):
+    assert len(on_this_rank(0, lenet_cases(0, 2))) == 5
+
+
 @pytest.mark.parametrize("broken, names", [("plain_step", ["plain loop"]), ("ddp_step", ["processes"]),
                                            ("device_step", ["1 device", "k devices", "1 device, all cores"])])
 def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, names, lenet_cases, monkeypatch):

@@ -117,7 +117,9 @@ def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkey
 def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     monkeypatch.setattr(data, "_standin_in_use", True)
     plot.show(curves())
-    plot.show_live(curves(), plot.show_live(curves()))
+    grow = plot.growing_curve()
+    grow([], 2)
+    grow([0.5], 2)
     assert [words for _, _, words in notebook.shown] == [[STAMP]] * 3
     assert plt.get_fignums() == []
     plot.show(curves(), stored=True)

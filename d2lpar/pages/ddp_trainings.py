@@ -163,21 +163,24 @@ def as_it_is(net):
     return net
 
 
-def average(net, divisor=None):
-    sum_up(net)
-    divide(net, divisor)
+def of_each_gradient(change):
+    def do(net):
+        for p in net.parameters():
+            if p.grad is not None:
+                change(p)
+    return do
 
 
-def sum_up(net):
-    for p in net.parameters():
-        if p.grad is not None:
-            dist.all_reduce(p.grad)
+sum_up = of_each_gradient(lambda p: dist.all_reduce(p.grad))
 
 
 def divide(net, divisor=None):
-    for p in net.parameters():
-        if p.grad is not None:
-            p.grad /= divisor or dist.get_world_size()
+    of_each_gradient(lambda p: p.grad.div_(divisor or dist.get_world_size()))(net)
+
+
+def average(net, divisor=None):
+    sum_up(net)
+    divide(net, divisor)
 
 
 def by_hand(**changes) -> Callable:
@@ -239,22 +242,14 @@ def both(*steps):
     return do
 
 
+average_at_rank_0 = both(of_each_gradient(lambda p: dist.reduce(p.grad, 0)), divide)
+
+
 def average_weights_only(net):
     for p in net.parameters():
         if p.dim() > 1:
             dist.all_reduce(p.grad)
             p.grad /= dist.get_world_size()
-
-
-def reduce_to_rank_0(net):
-    for p in net.parameters():
-        dist.reduce(p.grad, 0)
-        p.grad /= dist.get_world_size()
-
-
-def take_rank_0s(net):
-    for p in net.parameters():
-        dist.broadcast(p.grad, src=0)
 
 
 def dropped_on_rank_1(net):
@@ -272,11 +267,6 @@ def noise_by_rank(net):
     draw = torch.Generator().manual_seed(dist.get_rank())
     for p in net.parameters():
         p.grad += 0.01 * torch.randn(p.shape, generator=draw, dtype=p.dtype)
-
-
-def penalty(net):
-    for p in net.parameters():
-        p.grad += 0.01 * p.detach()
 
 
 # How it is wrapped
@@ -462,7 +452,7 @@ def scaled(net, batches, wrap=DDP):
         scaler.update()
 
 
-def rank_0_steps(net, batches, gather=reduce_to_rank_0):
+def rank_0_steps(net, batches, gather=average_at_rank_0):
     """And sends its parameters to the others."""
     optimizer = momentum_sgd(broadcast(net))
     for X, y in batches:
@@ -659,8 +649,11 @@ WRONG = {
     "a layer unfrozen after wrapping": (unfreeze_later, make_net, ["not exchanged"]),
     "a layer replaced after wrapping": (
         ddp(wrap=new_last_layer), make_net, ["different start", "not exchanged", "raises"]),
-    "reduce, not all_reduce": (by_hand(before_step=reduce_to_rank_0), make_net, ["only some ranks have the sum"]),
-    "broadcast, not all_reduce": (by_hand(before_step=take_rank_0s), make_net, ["one rank's gradient"]),
+    "reduce, not all_reduce": (
+        by_hand(before_step=average_at_rank_0), make_net, ["only some ranks have the sum"]),
+    "broadcast, not all_reduce": (
+        by_hand(before_step=of_each_gradient(lambda p: dist.broadcast(p.grad, src=0))),
+        make_net, ["one rank's gradient"]),
     "the shard is cut again": (
         ddp(change=lambda X, y: tuple(x[dist.get_rank()::dist.get_world_size()] for x in (X, y))),
         make_net, ["sharded twice"]),
@@ -677,7 +670,9 @@ WRONG = {
     "weight decay times the ranks": (
         ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_world_size())), make_net, ["another update"]),
     "penalty on each rank, then summed": (
-        by_hand(loss=sum_by_all, before_step=both(penalty, sum_up)), make_net, ["added on each rank"]),
+        by_hand(loss=sum_by_all,
+                before_step=both(of_each_gradient(lambda p: p.grad.add_(p.detach(), alpha=0.01)), sum_up)),
+        make_net, ["added on each rank"]),
     "tokens of the shard": (ddp(), Tagger, ["mean over tokens"]),
     "contrastive loss on shards": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores @ scores.T, torch.arange(len(y)))),

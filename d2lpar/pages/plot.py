@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -24,9 +24,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from d2lpar.base.history import in_notebook
 from d2lpar.base.timing import Span
 from d2lpar.data.batches import standin_in_use
-
-if TYPE_CHECKING:
-    from IPython.display import DisplayHandle
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
@@ -85,22 +82,6 @@ def show(fig: Figure, stored: bool = False) -> None:
     plt.close(fig)
 
 
-def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle | None:
-    """Put `fig` on a notebook's page, in place of what `handle` shows there if it is given; then close it.
-
-    Returns a handle for the next figure; outside a notebook nothing is shown, and there is none.
-    """
-    _stamp(fig)
-    if handle is not None:
-        handle.update(fig, metadata=_alt(fig))
-    elif in_notebook():
-        from IPython.display import display
-
-        handle = display(fig, metadata=_alt(fig), display_id=True)
-    plt.close(fig)
-    return handle
-
-
 def growing_curve() -> Callable[[Sequence[float], int], None]:
     """What a training takes as its `draw`: on a notebook's page, the test accuracy by epoch, which grows in place."""
     handle = None
@@ -109,7 +90,14 @@ def growing_curve() -> Callable[[Sequence[float], int], None]:
         nonlocal handle
         fig = draw_curves({f"{len(accuracies)} epochs": accuracies}, "epoch", "test accuracy")
         fig.axes[0].set(xlim=(0.7, num_epochs + 0.3), ylim=(0, 1))
-        handle = show_live(fig, handle)
+        _stamp(fig)
+        if handle is not None:
+            handle.update(fig, metadata=_alt(fig))
+        elif in_notebook():
+            from IPython.display import display
+
+            handle = display(fig, metadata=_alt(fig), display_id=True)
+        plt.close(fig)
 
     return draw
 
