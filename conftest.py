@@ -70,7 +70,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """What belongs together stays in one process: the cells of a notebook, and tests that share what is costly."""
+    """What belongs together stays in one process: the cells of a notebook, and tests that share what is costly.
+
+    xdist has `--dist loadgroup` for this, which with xdist 3.8 and pytest 9.2 leaves the tests of a group apart.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Together(LoadScopeScheduling):

@@ -31,10 +31,7 @@ def test_the_ratio_is_the_median_of_the_ratios_and_not_that_of_the_medians():
     row = ratio_row("data", "a", "b", times, "ours", "theirs", limit=3.0)
     assert row == Row("data", "a", "b", 2.0, 1.5, 21.0, 3.0)
     assert ratio_row("data", "b", "a", times, "theirs", "ours").ratio == 0.5
-
-
-def test_a_repeat_that_is_missing_is_noticed():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError):  # a repeat is missing
         ratio_row("data", "a", "b", {"ours": [1.0, 2.0], "theirs": [2.0, 2.0, 2.0]}, "ours", "theirs")
 
 
@@ -104,7 +101,7 @@ def test_the_cases_between_processes_take_turns_to_come_after_a_sleep():
 
 
 def sent_in_a_step(rank):
-    makers = {"library": cases.resnet_ddp_step,
+    makers = {"library": lambda *args: cases.ddp_step(cases._resnet(), *args),
               **{name: partial(cases.resnet_own_step, name) for name in ("own buckets", "tensor by tensor")}}
     found = {}
     for name, make in makers.items():
@@ -155,7 +152,7 @@ def test_a_wrong_sum_between_the_processes_is_not_timed(monkeypatch):
 @pytest.fixture
 def lenet_cases(monkeypatch):
     device_step = cases.device_step
-    monkeypatch.setattr(cases, "ddp_step", lambda X, y, rank, k: device_step(X, y, 3))  # this process is in no group
+    monkeypatch.setattr(cases, "ddp_step", lambda net, X, y, rank, k: device_step(X, y, 3))  # this process is in no group
     return cases.lenet_cases
 
 
@@ -181,24 +178,23 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, nam
 
 @pytest.fixture
 def resnet_cases(monkeypatch):
-    monkeypatch.setattr(cases, "RESNET_BATCH_SIZE", 4)
     monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
     resnet_step = cases.resnet_step
-    monkeypatch.setattr(cases, "resnet_ddp_step", lambda X, y, rank, k: resnet_step(X, y, k))  # no group here
+    monkeypatch.setattr(cases, "ddp_step", lambda net, X, y, rank, k: resnet_step(X, y, k))  # no group here
     monkeypatch.setattr(cases, "resnet_own_step", lambda name, X, y, rank, k: resnet_step(X, y, k))
     return cases.resnet_cases
 
 
 def test_rank_0_runs_every_way_of_a_step_of_resnet_and_rank_1_those_between_processes(resnet_cases):
     between = {"processes", "own buckets", "tensor by tensor"}
-    assert set(on_this_rank(0, resnet_cases(0, 2))) == between | {"1 device", "k devices", "1 device, all cores"}
-    assert set(cases.small_resnet_cases(0, 2)) == between | {"1 device", "1 device, all cores"}
-    on_rank_1 = on_this_rank(1, resnet_cases(1, 2))
+    assert set(on_this_rank(0, resnet_cases(0, 2, 4))) == between | {"1 device", "k devices", "1 device, all cores"}
+    assert set(resnet_cases(0, 2, cases.SMALL_BATCH_SIZE)) == between | {"1 device", "1 device, all cores"}
+    on_rank_1 = on_this_rank(1, resnet_cases(1, 2, 4))
     assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broken, k, names", [("resnet_ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
+@pytest.mark.parametrize("broken, k, names", [("ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
                                               ("resnet_own_step", None, ["own buckets", "tensor by tensor"]),
                                               ("resnet_step", 1, ["1 device", "1 device, all cores"]),
                                               ("resnet_step", 2, ["k devices"])])
@@ -210,7 +206,7 @@ def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(
         return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
 
     monkeypatch.setattr(cases, broken, twice_where_broken)
-    makers = resnet_cases(0, 2)
+    makers = resnet_cases(0, 2, 4)
     makers["processes"]()  # what others are held against
     for name in names:
         with pytest.raises(WrongResult, match=f"after a step of ResNet-18 by {name}, replica .* away from what it should be"):
@@ -259,12 +255,7 @@ def test_the_table_is_markdown_with_columns_of_equal_width():
 |:----------|:--------------------------|:------------------|----------------:|--------------:|--------:|
 | allreduce | allreduce_ring, 2 devices | gloo, 2 processes |            4.88 |  4.30 to 15.2 |    9.84 |
 | data      | ours                      | torchvision       |             128 |   90.0 to 150 |         |"""
-
-
-def test_rows_of_one_group_do_without_its_name():
-    assert table([ROW]).splitlines()[0] == (
-        "| ours                      | against           |   times as fast |   middle half |   limit |")
-    assert "allreduce |" not in table([ROW])
+    assert table([ROW]).startswith("| ours "), "a single group does without its name"
 
 
 def test_the_heading_of_a_block_is_what_more_rows_have_in_common():
@@ -293,14 +284,6 @@ def test_a_report_comes_back_from_json_as_it_was():
 # The command
 
 
-def test_the_table_comes_with_the_machine(monkeypatch, capsys):
-    monkeypatch.setattr(run, "bench", lambda quick: REPORT)
-    run.command(False, None)
-    printed = capsys.readouterr().out
-    assert printed.startswith("processor: Größe, 2 cores\n") and table(REPORT.rows) in printed
-    assert printed.endswith("5 repeats per row, 20 s in all\n")
-
-
 def test_json_goes_to_the_file_beside_the_table_or_takes_its_place(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(run, "bench", lambda quick: REPORT)
     run.command(False, str(tmp_path / "new.json"))
@@ -308,14 +291,6 @@ def test_json_goes_to_the_file_beside_the_table_or_takes_its_place(monkeypatch, 
     assert from_json((tmp_path / "new.json").read_text("utf8")) == REPORT
     run.command(False, "-")
     assert from_json(capsys.readouterr().out) == REPORT
-
-
-def test_a_file_that_cannot_be_written_is_named_before_anything_is_measured(monkeypatch, tmp_path):
-    monkeypatch.setattr(run, "bench", lambda quick: pytest.fail("measured for nothing"))
-    (tmp_path / "file").touch()
-    for impossible in (tmp_path, tmp_path / "missing" / "a.json", tmp_path / "file" / "a.json"):
-        with pytest.raises(SystemExit, match=f"^{re.escape(str(impossible))} cannot be written: .+$"):
-            run.command(False, str(impossible))
 
 
 @pytest.mark.parametrize("problem, code", [(KeyboardInterrupt(), 130), (RankError("rank 1 died"), "rank 1 died"),

@@ -23,19 +23,14 @@ from torch.utils import _pytree as pytree
 
 import d2lpar
 from d2lpar.base import checks
-from d2lpar.base.devices import run_on_devices
-from d2lpar.base.timing import Span
 from d2lpar.data.official_files import DataError
 from d2lpar.larger_batches.accumulation import accumulate_gradients
 from d2lpar.one_step.concise import evaluate_accuracy_gpus
 from d2lpar.one_step.models import LeNet, lenet_params
-from d2lpar.one_step.scratch import evaluate_accuracy, get_params, train_batch
-from d2lpar.one_step.step_times import Piece, alone_s, by_data_s, pieces_of
+from d2lpar.one_step.scratch import evaluate_accuracy, get_params
+from d2lpar.one_step.step_times import alone_s, by_data_s
 from d2lpar.pages.explorer import Slider, bars
-from d2lpar.pages.message_audit import audit
-from d2lpar.pages.plot import draw_curves, draw_dots, draw_panels, draw_seeds, draw_trainings
 from d2lpar.pages.records import RecordError
-from d2lpar.pages.step_spans import record_step
 from d2lpar.pages.verdicts import check
 from d2lpar.sums.cost import Link, ring_s
 from d2lpar.sums.messages import exchange
@@ -68,19 +63,19 @@ INNER = set("""
     checks.check_truth_values checks.check_list checks.check_tensors checks.check_device checks.check_devices
     checks.check_module checks.check_labels checks.check_lr
     interrupts.Waiting door.taught door.bare door.is_door history.in_notebook official_files.File official_files.DataError official_files.named_root
-    timing.Span messages.Message messages.deliver message_audit.AuditError buffers.why_not_written collectives.sum_blocks
+    messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
     models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_backward
     scratch.checked_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
-    scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each plot.growing_curve models.Residual
-    step_times.Piece step_times.Stages step_times.check_way step_times.check_stages step_times.check_micro step_times.check_pieces step_times.check_spans explorer.Slider explorer.check_bars
+    scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each models.Residual
+    explorer.Slider explorer.check_bars
     explorer.check_curves explorer.check_inputs explorer.check_spec yardstick.check_counterparts yardstick.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
-    cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time devices.check_num_devices buffers.check_buffers buffers.check_lists
+    cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
     published.Training data_parallel.Replica data_parallel.InThreads data_parallel.trainable
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
-    devices.all_gather_here batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
+    batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
     batchnorm.over_examples batchnorm.along_channels batchnorm.check_first_derivative batchnorm.check_channels batchnorm.check_input
     batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
     schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
@@ -92,7 +87,8 @@ INNER = set("""
     study.apart study.rounded study.run evaluation.unwrap_ddp
     recording.Step recording.Record recording.record_training rules.Rule rules.Evidence rules.Diagnosis rules.compare rules.moves rules.same_steps rules.note_batchnorm
 """.split())
-WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.")  # wrong on purpose; parts of one command
+WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.",  # wrong on purpose; parts of one command
+                       "devices.", "timing.", "step_times.", "plot.", "step_spans.", "message_audit.")  # what they cannot take Python says well enough
 
 
 def images() -> dict:
@@ -108,7 +104,6 @@ def buffers() -> dict:
     return {"data": [torch.zeros(6), torch.ones(6)]}
 
 
-PIECES = [Piece(1e3, 10, 4, 3), Piece(2e3, 20, 5, 2)]
 SPEC = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "7", "flops_per_s": "3"}, {"alone": alone_s}, "alone")
 
 
@@ -124,16 +119,6 @@ def lists() -> list:
 # For every public function, arguments that it takes; an argument that is not here is not tried.
 GOOD: dict[str, Callable[[], dict]] = {
     "interrupts.uninterrupted": lambda: {"patience": 3},
-    "devices.try_devices": lambda: {"k": 2},
-    "devices.describe_devices": lambda: {"devices": [CPU]},
-    "devices.cores_per_device": lambda: {"cores": 1},
-    "devices.run_on_devices": lambda: {"fn": str, "column": [1, 2]},
-    "devices.run_on_device_0": lambda: {"fn": dict},
-    "devices.set_seed": lambda: {"seed": 0},
-    "devices.synchronize": lambda: {"devices": [CPU]},
-    "timing.time_interleaved": lambda: {"cases": {"a": dict}, "repeats": 1, "warmup": 0, "devices": []},
-    "timing.time_each_repeat": lambda: {"cases": {"a": dict}, "repeats": 1, "warmup": 0, "devices": [], "before": dict},
-    "timing.Stopwatch": lambda: {"devices": [CPU]},
     "official_files.raw_folder": lambda: {"root": Path("there")},
     "official_files.read_set": lambda: {"root": Path("not there"), "is_train": True, "count": 3},
     "standin.standin": lambda: {"is_train": True, "count": 3},
@@ -159,16 +144,6 @@ GOOD: dict[str, Callable[[], dict]] = {
     "yardstick.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
     "yardstick.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
     "yardstick.equal_bits": lambda: {"p": torch.ones(2), "q": torch.ones(2)},
-    "step_times.alone_s": lambda: {"batch": 8, "flop": 1e3, "flops_per_s": 1e6},
-    "step_times.by_data_s": lambda: {"k": 2, "batch": 8, "flop": 1e3, "params": 10, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": 0.5},
-    "step_times.by_channels_s": lambda: {"k": 2, "batch": 8, "flop": 1e3, "reads": 10, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": 0.5},
-    "step_times.by_layers_s": lambda: {"batch": 8, "flop": 1e3, "busiest": 600, "crossing": 20, "widest": 10, "flops_per_s": 1e6,
-                                 "bytes_per_s": 1e3, "overlap": 0.5, "micro": 4},
-    "step_times.stages_of": lambda: {"pieces": PIECES, "k": 2},
-    "step_times.cuts_of": lambda: {"pieces": PIECES, "k": 2},
-    "step_times.pieces_of": lambda: {"parts": [mlp()]},
-    **dict.fromkeys([f"step_times.{name}" for name in ("data_spans", "channel_spans", "layer_spans")], lambda: {
-        "pieces": PIECES, "k": 2, "batch": 8, "flops_per_s": 1e6, "bytes_per_s": 1e3, "overlap": True}),
     "explorer.expression": lambda: {"formula": by_data_s, "overlap": "0.5"},
     "explorer.bars": lambda: {"sliders": {"batch": Slider("batch size", 8, 1, 9, 1)}, "given": {"flop": "7", "flops_per_s": "3"},
                               "formulas": {"alone": alone_s}, "alone": "alone"},
@@ -180,39 +155,17 @@ GOOD: dict[str, Callable[[], dict]] = {
     "buffers.as_arrays": lambda: {"tensors": [torch.ones(2)]},
     "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
     "messages.Meter": lambda: {"devices": [CPU]},
-    "message_audit.audit": buffers,
     "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
     **dict.fromkeys([f"collectives.{name}" for name in (
         "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
     "scratch.allreduce": buffers,
     "collectives.allreduce_flat": lambda: {"device_tensors": lists()},
-    "plot.rank_style": lambda: {"rank": 1},
-    "plot.show": lambda: {"fig": plt.figure(label="words"), "stored": True},
-    "plot.show_live": lambda: {"fig": plt.figure()},
-    "plot.draw_curves": lambda: {"curves": {"a": [1.0, 2.0]}, "x": [1, 2], "xscale": "linear", "yscale": "linear",
-                                 "points": {"a": [1.0, 2.0]}},
-    "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
-    "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
-    "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
-    "plot.draw_timelines": lambda: {"groups": {"a": [Span(0, "forward", 0.0, 1.0)]}, "marks": {"alone": 1.0}, "communication": ["send"]},
-    "plot.draw_cuts": lambda: {"layers": 4, "channels": 4},
-    "plot.draw_steps": lambda: {"steps": {"a": [Span(0, "forward", 0.0, 1.0)]}},
-    "plot.draw_seeds": lambda: {"curves": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2], "yscale": "linear", "xscale": "linear",
-                                "lines": {"a": [1.0, 2.0]}},
-    "plot.draw_memory": lambda: {"addresses": {"a": [1, 1]}},
-    "plot.draw_images": lambda: {"images": torch.zeros(2, 1, 3, 3), "names": ["a", "b"]},
-    "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
-    "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
-    "plot.draw_panels": lambda: {"panels": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2]},
-    "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
-    "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
     "ddp.assign_buckets": lambda: {"tensors": [torch.ones(2)], "first_bytes": 4, "cap_bytes": 8},
     "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
     "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
     "scratch.train_batch_threads": step,
     "scratch.train_batch": step,
-    "step_spans.record_step": step,
     "scratch.sgd": lambda: {"params": with_gradient(torch.ones(2)), "lr": 0.1, "batch_size": 2},
     "scratch.evaluate_accuracy": lambda: {"params": lenet_params(), **images()},
     "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0, "num_train": 70},
@@ -241,24 +194,15 @@ GOOD: dict[str, Callable[[], dict]] = {
 
 # Where arguments are not simply passed by their names
 CALLS: dict[str, Callable] = {
-    "devices.run_on_devices": lambda fn, column: run_on_devices(fn, column),
     "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
     "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
-    "message_audit.audit": lambda data: audit(list, data),
     "verdicts.check": lambda label: check(label, dict),
-    "step_times.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
-    "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
-    "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
-    "plot.draw_panels": lambda **kwargs: draw_panels(xlabel="x", ylabel="y", **kwargs),
-    "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),
-    "plot.draw_seeds": lambda **kwargs: draw_seeds(xlabel="x", ylabel="y", **kwargs),
-    "step_spans.record_step": lambda **kwargs: record_step(train_batch, **kwargs),
 }
 
 
-BLOCKS = ("interrupts.uninterrupted", "devices.cores_per_device", "buffers.cut")  # are called when they are entered
+BLOCKS = ("interrupts.uninterrupted", "buffers.cut")  # are called when they are entered
 
 
 def public(name: str) -> Callable:
@@ -324,14 +268,14 @@ MUST_BE_REFUSED = {
                                         "yardstick.one_worker", "concise.train_data_parallel", "schedules.linear_lr", "schedules.sqrt_lr",
                                         "schedules.warmup_lr")},
     **{(name, argument): NO_COUNT for name, argument in (
-        ("devices.try_devices", "k"), ("devices.cores_per_device", "cores"), ("batches.Batches", "batch_size"),
+        ("batches.Batches", "batch_size"),
         ("scratch.sgd", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
-        ("timing.time_interleaved", "repeats"), ("history.History", "num_epochs"), ("concise.train_data_parallel", "batch_size"),
+        ("history.History", "num_epochs"), ("concise.train_data_parallel", "batch_size"),
         ("accumulation.accumulate_gradients", "num_microbatches"), ("schedules.warmup_lr", "num_updates"),
         ("schedules.total_batch_size", "accumulation"))},
     **{(name, "k"): [0, 0.5, NAN, INF, True, "2", None] for name in ("schedules.linear_lr", "schedules.sqrt_lr", "schedules.warmup_lr")},
     ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, None, 3],
-    **{(name, "seed"): NO_SEED for name in ("devices.set_seed", "models.initialize", "batches.load_data_fashion_mnist")},
+    **{(name, "seed"): NO_SEED for name in ("models.initialize", "batches.load_data_fashion_mnist")},
     **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_data_parallel")},
     **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]
        for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "yardstick.one_worker")},

@@ -29,7 +29,7 @@ def computed(text: str, **values: float) -> float:
 
 def two_thirds(x: float, y: float = 3) -> float:
     """Everything that a formula may hold."""
-    ways.check_way(1, 1, x, 1)
+    ways.check_micro(1, 2)
     a, b = x / y, -abs(x)
     c = max(a, b, 2) ** 2 / 7
     return (c if a >= b else a) + ceil(log2(y)) + min(a, 1.5e-3)

@@ -86,11 +86,6 @@ def zeros_around_a_ring(data):
     allreduce_ring([torch.zeros_like(x) for x in data])
 
 
-def in_the_caller(data):
-    zeros_around_a_ring(data)
-    allreduce(data)
-
-
 def by_numpy(data):
     zeros_around_a_ring(data)
     total = sum(x.numpy().copy() for x in data)
@@ -113,14 +108,6 @@ def by_messages_that_carry_a_sum_made_behind(data):
         x.copy_(copy)
 
 
-def two_who_send_each_other_what_they_have_read(data):
-    total = sum(data)
-    into = [[torch.empty_like(x)] for x in data]
-    exchange([[total.clone()] for _ in data], [(r, r ^ 1, 0) for r in range(len(data))], add=False, into=into)
-    for x, [new] in zip(data, into):
-        x.copy_(new)
-
-
 def by_a_message_that_arrives_elsewhere(data):
     """The parts of ranks 0 and 1 are exchanged for those of ranks 2 and 3: the moves name the wrong ranks."""
     parts = [[data[2]], [data[3]], [data[0]], [data[1]]]
@@ -130,33 +117,27 @@ def by_a_message_that_arrives_elsewhere(data):
         exchange(parts, [(0, target, 0)], add=False)
 
 
-def by_the_last_rank_alone(data):
+def by_the_last_rank_alone(data, reads=0):
     """Honest but for one rank, which reads the sum at rank 0 instead of waiting for it."""
     whole = [[x] for x in data]
     for source in range(1, len(data)):
         exchange(whole, [(source, 0, 0)], add=True)
     for target in range(1, len(data) - 1):
         exchange(whole, [(0, target, 0)], add=False)
-    data[-1].copy_(data[0])
+    data[-1].copy_(data[reads])
 
 
 def by_what_was_sent_to_another(data):
     """The same, but read at rank 1, which has it by a message."""
-    whole = [[x] for x in data]
-    for source in range(1, len(data)):
-        exchange(whole, [(source, 0, 0)], add=True)
-    for target in range(1, len(data) - 1):
-        exchange(whole, [(0, target, 0)], add=False)
-    data[-1].copy_(data[1])
+    by_the_last_rank_alone(data, reads=1)
 
 
 def without_any_message(data):
     allreduce(data)
 
 
-CHEATS = [museum.allreduce_behind, in_the_caller, by_numpy, in_a_thread, by_messages_that_carry_a_sum_made_behind,
-          two_who_send_each_other_what_they_have_read, by_a_message_that_arrives_elsewhere, by_the_last_rank_alone,
-          by_what_was_sent_to_another, without_any_message]
+CHEATS = [museum.allreduce_behind, by_numpy, in_a_thread, by_messages_that_carry_a_sum_made_behind,
+          by_a_message_that_arrives_elsewhere, by_the_last_rank_alone, by_what_was_sent_to_another, without_any_message]
 
 
 @pytest.mark.parametrize("cheat", CHEATS, ids=lambda cheat: cheat.__name__)
@@ -169,21 +150,12 @@ def test_what_goes_past_the_messages_is_found_and_the_data_are_as_the_first_run_
     assert all(torch.equal(x, y) for x, y in zip(audited, alone))
 
 
-@pytest.mark.parametrize("k", [2, 3, 5])
-def test_it_is_found_with_the_numbers_that_people_try_first(k):
-    for numbers in ([1.0] * k, [0.0] * k, [1e30] * k, range(k), range(1, k + 1), [2.0**r for r in range(k)]):
-        with pytest.raises(AuditError):
-            audit(museum.allreduce_behind, [torch.full((3,), float(x)) for x in numbers])
-
-
 # What cannot be followed, and what is refused
 
 
 def test_messages_without_rounds_are_refused_in_words():
     with pytest.raises(AuditError, match="messages in rounds, but one from rank 1 to rank 0 was sent without a round"):
         audit(allreduce_blocks, buffers(3))
-    with pytest.raises(AuditError, match="from rank 1 to rank 0"):
-        audit(lambda data: deliver(1, 0, data[1], data[0], add=True), buffers(2))
 
 
 def test_messages_that_depend_on_the_numbers_are_refused_in_words():
@@ -204,30 +176,6 @@ def test_random_numbers_are_the_same_in_each_run_and_the_generator_is_left_as_it
     before = torch.get_rng_state()
     assert audit(rounded_at_random, buffers(4)).num_rounds == 6
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def with_error_feedback():
-    lost = [torch.zeros(10) for _ in range(3)]
-
-    def rounded(data):
-        for x, error in zip(data, lost):
-            whole = (x + error).round()
-            error += x - whole
-            x.copy_(whole)
-        allreduce_ring(data)
-
-    return rounded
-
-
-def with_a_generator_of_its_own():
-    generator = torch.Generator().manual_seed(0)
-
-    def noisy(data):
-        for x in data:
-            x += torch.rand(x.shape, generator=generator)
-        allreduce_ring(data)
-
-    return noisy
 
 
 def with_more_rounds_each_time():
@@ -264,8 +212,8 @@ def with_a_count_that_is_only_sent():
     return counting
 
 
-@pytest.mark.parametrize("made", [with_error_feedback, with_a_generator_of_its_own, with_more_rounds_each_time,
-                                  with_a_count_that_is_added_at_the_end, with_a_count_that_is_only_sent],
+@pytest.mark.parametrize("made", [with_more_rounds_each_time, with_a_count_that_is_added_at_the_end,
+                                  with_a_count_that_is_only_sent],
                          ids=lambda made: made.__name__)
 def test_an_algorithm_that_is_another_in_a_second_run_is_not_accused_of_reading(made):
     data, alone = buffers(3), buffers(3)
@@ -298,15 +246,6 @@ def test_a_round_in_which_a_rank_sends_or_receives_twice_is_refused_in_words(sec
 
     with pytest.raises(AuditError, match=f"in round 1 {words}"):
         audit(said_to_be_one_round, buffers(3))
-
-
-def test_what_was_read_but_made_no_difference_is_not_found():
-    def reads_the_next(data):
-        for x, other in zip(data, data[1:]):
-            x += 0 * other
-        allreduce_ring(data)
-
-    assert audit(reads_the_next, buffers(3)).num_rounds == 4
 
 
 @pytest.mark.parametrize("run", [2, 3, 4])
@@ -357,12 +296,9 @@ def test_nothing_is_run_under_another_meter_or_with_what_no_collective_takes():
     data = buffers(2)
     with Meter(try_devices(2)), pytest.raises(RuntimeError, match="another meter"):
         audit(allreduce_ring, data)
-    for junk in ([], [data[0], data[0]], [data[0], data[1].double()], [[data[0]], []], [[], []]):
-        with pytest.raises(ValueError) as error:
-            audit(allreduce_ring, junk)
-        assert error.type is ValueError
-    with pytest.raises(ValueError, match="algorithm must be a function"):
-        audit("allreduce_ring", data)
+    for wrong in ([data[0], data[0]], [data[0], data[1].double()]):
+        with pytest.raises(ValueError):
+            audit(allreduce_ring, wrong)
     assert all(torch.equal(x, y) for x, y in zip(data, buffers(2)))
 
 

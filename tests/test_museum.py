@@ -66,7 +66,7 @@ def test_on_four_devices_a_ring_that_is_none_sends_more_than_the_ring_does(bug, 
     assert meter.sent_bytes == [4 * times * in_a_ring] * 4
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
+@pytest.mark.parametrize("k", [1, 3])
 def test_the_one_behind_the_meters_back_has_the_messages_of_the_ring_and_the_same_bits_on_all_ranks(k):
     counted = []
     for algorithm in (allreduce_ring, museum.allreduce_behind):
@@ -83,13 +83,6 @@ def test_what_passes_by_is_added_in_another_order_on_every_rank():
     museum.allreduce_passing(data)
     # each adds to its own what the rank before it had, then the one before that; 1 is lost beside 1e16
     assert [x.item() for x in data] == [(1 - 1e16) + 1e16, (1e16 + 1) - 1e16, (-1e16 + 1e16) + 1] == [0, 0, 1]
-
-
-def test_the_sums_that_go_round_for_nothing_end_with_the_rank_before():
-    data = [[torch.tensor([x], dtype=torch.float64) for x in (1.0, 1e16, -1e16)] for _ in range(2)]
-    museum.allreduce_passing(data[0])
-    museum.allreduce_whole(data[1])
-    assert [x.item() for x in data[1]] == [x.item() for x in [*data[0][1:], data[0][0]]] == [0, 1, 0]
 
 
 # The labels

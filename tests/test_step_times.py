@@ -63,12 +63,7 @@ def test_the_simplest_forms_take_as_long_as_their_timelines(k, batch):
     assert by_channels_s(k, batch, FLOP, READS, *RATES) == pytest.approx(end_s(channel_spans(PIECES, k, batch, *RATES)), rel=1e-12)
     assert by_layers_s(batch, FLOP, *stages_of(PIECES, k), *RATES) == pytest.approx(
         end_s(layer_spans(PIECES, k, batch, *RATES)), rel=1e-12)
-
-
-@pytest.mark.parametrize("micro", [2, 8])
-@pytest.mark.parametrize("k", RANKS)
-def test_a_pipeline_whose_sending_is_hidden_takes_as_long_as_its_timeline(k, micro):
-    for batch in BATCHES:
+    for micro in (2, 8):  # a pipeline whose sending is hidden
         assert by_layers_s(batch, FLOP, *stages_of(PIECES, k), *RATES, overlap=1, micro=micro) == pytest.approx(
             end_s(layer_spans(PIECES, k, batch, *RATES, overlap=True, micro=micro)), rel=1e-12)
 
@@ -114,13 +109,6 @@ def test_each_rank_computes_its_share_and_two_spans_never_meet_on_it():
         assert work_s == pytest.approx(alone_s(60, FLOP, RATES[0]), rel=1e-12)
 
 
-def test_one_rank_is_one_rank_in_every_way():
-    alone = pytest.approx(alone_s(60, FLOP, RATES[0]), rel=1e-12)
-    assert by_data_s(1, 60, FLOP, PARAMS, *RATES) == alone
-    assert by_channels_s(1, 60, FLOP, READS, *RATES) == alone
-    assert by_layers_s(60, FLOP, *stages_of(PIECES, 1), *RATES, micro=4) == alone
-
-
 def test_the_cut_leaves_the_busiest_stage_least_and_is_between_pieces():
     assert cuts_of(PIECES, 2) == (3,)
     assert stages_of(PIECES, 2) == Stages(116e6 + 151e6, 25_088, 25_088)
@@ -137,8 +125,5 @@ def test_what_is_read_twice_is_counted_once_the_examples_not_and_the_scores_at_l
     assert pieces[3].reads == 64 * 28 * 28 + 128 * 14 * 14  # the first convolution and the shortcut read the same
     assert pieces[-1].reads == 512 + 10 and pieces[5].outputs == 256 * 7 * 7
     assert not any(module._forward_pre_hooks for module in net.modules())
-
-
-def test_arithmetic_is_counted_for_one_example():
     [piece] = pieces_of([nn.Linear(6, 8)], torch.rand(5, 6))
-    assert piece == Piece(2 * 6 * 8, 6 * 8 + 8, 8, 8)
+    assert piece == Piece(2 * 6 * 8, 6 * 8 + 8, 8, 8), "for one example"

@@ -14,7 +14,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -22,7 +21,7 @@ from typing import Any
 
 import torch
 
-from d2lpar.base.checks import check_counts, check_devices, check_functions, check_list, check_seeds
+from d2lpar.base.checks import check_counts
 from d2lpar.base.interrupts import uninterrupted
 
 ALL_CORES = torch.get_num_threads()  # what PyTorch takes for one operation when nobody limits it
@@ -30,7 +29,7 @@ ALL_CORES = torch.get_num_threads()  # what PyTorch takes for one operation when
 _cores_per_device = 1
 _calls: dict[int, SimpleQueue] = {}  # place in the list of devices -> what its thread is to call next
 _calls_lock = threading.Lock()
-_here = threading.local()  # .rank: the place whose thread this is
+_here = threading.local()  # .rank: the place whose thread this is; .meeting: of the call that it works for
 
 
 def _after_fork() -> None:
@@ -65,7 +64,6 @@ def check_num_devices(k: int) -> None:
 
 def describe_devices(devices: Sequence[torch.device], shares: bool = True) -> str:
     """One line for people: what each of `devices` is, and, unless told not to, its share of the cores."""
-    check_devices(devices)
     if not devices:
         return "no devices"
     places = Counter(devices)
@@ -82,13 +80,8 @@ def describe_devices(devices: Sequence[torch.device], shares: bool = True) -> st
 
 @contextmanager
 def cores_per_device(cores: int) -> Generator[None]:
-    """Within this block, a virtual device on a CPU has `cores` cores instead of one (for every thread of the program).
-
-    Raises:
-        ValueError: if `cores` is not a whole number of at least 1.
-    """
+    """Within this block a virtual device on a CPU has `cores` cores, not one, for every thread of the program."""
     global _cores_per_device
-    check_counts(the_number_of_cores=cores)
     before, _cores_per_device = _cores_per_device, cores
     try:
         yield
@@ -119,44 +112,42 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
         The results in rank order.
 
     Raises:
-        ValueError: if the lists differ in length or there are none, or
-            `fn` is no function.
+        ValueError: if the lists differ in length, or there are none.
         Exception: what `fn` raised on the lowest rank that failed, with a note that
             names the rank. By then all the other ranks have finished.
     """
-    check_functions(fn=fn)
-    for place, column in enumerate(columns):
-        check_list(f"list {place}", column)
     lengths = [len(column) for column in columns]
     if not lengths or len(set(lengths)) > 1 or lengths[0] == 0:
         raise ValueError(f"each device needs one entry per list, got lengths {lengths}")
     if hasattr(_here, "rank"):
         raise RuntimeError(
             f"called in device {_here.rank}'s own thread: would wait forever")
-    call = partial(_call, fn, same, _modes_of_this_thread(), _cores_per_device)
-    done = _Meeting(lengths[0])  # where the ranks wait for one another, and end
+    meeting = _Meeting(lengths[0])
+    call = partial(_call, meeting, fn, same, _modes_of_this_thread(), _cores_per_device)
     with uninterrupted():
         try:
             with _calls_lock:  # of two callers, one comes first on every rank
-                queues = [_calls_of(rank) for rank in range(lengths[0])]
+                queues = [_calls_of(rank) for rank in range(len(meeting))]  # all threads there are, before any begins
                 for rank, args in enumerate(zip(*columns)):
-                    queues[rank].put(partial(call, done, rank, args))
-            ends = sorted(done.get() for _ in queues)  # by rank
+                    queues[rank].put(partial(call, rank, args))
+            meeting.wait_until_all_have_ended()
         finally:  # a thread that limits its cores changes the default of new ones too
             torch.set_num_threads(torch.get_num_threads())
-    for end in ends:
-        if end.error is not None:
-            end.error.add_note(f"raised on rank {end.rank} of {lengths[0]} devices")
-            try:
-                raise end.error
-            finally:
-                del end, ends  # or the error would keep alive itself and what it saw
-    return [end.result for end in ends]
+    if meeting.errors:
+        # one that waited in vain only says that another rank has failed, so it comes last
+        _, rank = min((_waited_in_vain(error), rank) for rank, error in meeting.errors.items())
+        error = meeting.errors[rank]
+        error.add_note(f"raised on rank {rank} of {len(meeting)} devices")
+        try:
+            raise error
+        finally:
+            meeting.errors.clear()  # or an error, which remembers this frame, would keep alive itself and what it saw
+            del error
+    return [meeting.results[rank] for rank in range(len(meeting))]
 
 
 def run_on_device_0(fn: Callable, *args: Any) -> Any:
     """Call `fn(*args)` in the thread of device 0, as `run_on_devices` would; what it returns."""
-    check_functions(fn=fn)
     return run_on_devices(lambda rank: fn(*args), [0])[0]
 
 
@@ -193,7 +184,6 @@ def set_seed(seed: int) -> None:
 
     A CPU does both anyway, for the same number of cores.
     """
-    check_seeds(seed=seed)
     torch.manual_seed(seed)
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -202,7 +192,6 @@ def set_seed(seed: int) -> None:
 
 def synchronize(devices: Sequence[torch.device]) -> None:
     """Block until all the work queued on `devices` is done; a CPU has no queue, so there is nothing to wait for."""
-    check_devices(devices)
     for device in set(devices):
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -220,7 +209,11 @@ def cpu_name() -> str:
 
 
 def _calls_of(rank: int) -> SimpleQueue:
-    """Where the thread of this device, started if need be, takes its calls from."""
+    """Where the thread of this device, started if need be, takes its calls from.
+
+    Not a `ThreadPoolExecutor(1)` per device: a call took a third longer, a thread that cannot start would be found when
+    other ranks have begun, and a program could not end while a device is at work.
+    """
     if rank not in _calls:
         calls: SimpleQueue = SimpleQueue()
         threading.Thread(target=_serve, args=(rank, calls), name=f"device-{rank}", daemon=True).start()
@@ -250,98 +243,76 @@ def _modes_of_this_thread() -> list[Callable]:
     return modes
 
 
-@dataclass
-class _End:
-    """How the call on one device ended."""
-
-    rank: int
-    result: Any = None
-    error: BaseException | None = None
-
-    def __lt__(self, other: _End) -> bool:
-        return self.rank < other.rank
-
-
 class _Absent(RuntimeError):
-    """A rank was waited for in vain; `because` of what another one raised, and reports itself, or of nothing."""
+    """A rank has waited in vain for another one, which has ended."""
 
-    def __init__(self, message: str, because: object) -> None:
-        super().__init__(message)
-        self.because = because
+
+def _waited_in_vain(error: BaseException) -> bool:
+    """Whether this error, or one that it came from, is that another rank did not come."""
+    seen: list[BaseException] = []  # `raise error from error` makes a circle
+    while not isinstance(error, _Absent):
+        seen.append(error)
+        before = error.__cause__ or error.__context__
+        if before is None or any(before is one for one in seen):
+            return False
+        error = before
+    return True
 
 
 class _Meeting:
-    """What the ranks of one call have in common: where they wait for one another, and say how they have ended."""
+    """Where the ranks of one call wait for one another, and what each has come to in the end."""
 
     def __init__(self, num_ranks: int) -> None:
         self._num_ranks = num_ranks
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._brought: dict[int, Any] = {}  # by rank, for the meeting that comes next
-        self._gone: dict[int, type[BaseException] | None] = {}  # by rank: what it raised, None if it returned
-        self._ends: SimpleQueue = SimpleQueue()
+        self._ended: dict[int, str] = {}  # by rank, in the order in which they ended: how
+        self.results: dict[int, Any] = {}
+        self.errors: dict[int, BaseException] = {}
 
     def __len__(self) -> int:
         return self._num_ranks
 
     def gather(self, rank: int, x: Any) -> list:
         """What all ranks bring; blocks until the last one has come."""
-        with self._news:
+        with self._changed:
             brought = self._brought
             brought[rank] = x
             if len(brought) == len(self):
                 self._brought = {}  # who is fast opens the next meeting while others still read this one
-                self._news.notify_all()
-            self._news.wait_for(lambda: len(brought) == len(self) or self._absent(brought))
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: len(brought) == len(self) or not self._ended.keys() <= brought.keys())
             if len(brought) < len(self):
-                absent, *_ = self._absent(brought)
-                raised = self._gone[absent]
-                how = f"raised {raised.__name__}" if raised else "returned"
-                raise _Absent(f"rank {rank} waits in vain for rank {absent}, whose function has {how}",
-                              self._gone if raised else None)
+                absent = next(r for r in self._ended if r not in brought)
+                raise _Absent(f"rank {rank} waits in vain for rank {absent}, whose function has {self._ended[absent]}")
         return [brought[r] for r in range(len(self))]
 
-    def _absent(self, brought: dict[int, Any]) -> list[int]:
-        """The ranks that have ended and not come, the first one first."""
-        return [rank for rank in self._gone if rank not in brought]
+    def end(self, rank: int, how: str) -> None:
+        """Rank `rank` comes to no more meetings."""
+        with self._changed:
+            self._ended[rank] = how
+            self._changed.notify_all()
 
-    def put(self, end: _End) -> None:
-        """The last word of a rank; releases those that wait for it."""
-        raised = None if end.error is None else type(end.error)  # the error itself would keep alive what it saw
-        if self._is_consequence(end.error):
-            end.error = None  # the rank that raised first reports what was wrong
-        with self._news:
-            self._gone[end.rank] = raised
-            self._news.notify_all()
-        self._ends.put(end)
-
-    def get(self) -> _End:
-        """One rank's last word, in the order in which they end; blocks until there is one."""
-        return self._ends.get()
-
-    def _is_consequence(self, error: BaseException | None) -> bool:
-        """Whether the rank would not have raised if another one had not."""
-        chain: list[BaseException] = []
-        while error is not None and not any(error is one for one in chain):
-            if isinstance(error, _Absent) and error.because is self._gone:
-                return True
-            chain.append(error)
-            error = error.__cause__ or error.__context__
-        return False
+    def wait_until_all_have_ended(self) -> None:
+        """Block until no rank is at work any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._ended) == len(self))
 
 
-def _call(fn: Callable, same: dict, modes: Sequence[Callable], cores: int, done: _Meeting, rank: int,
+def _call(meeting: _Meeting, fn: Callable, same: dict, modes: Sequence[Callable], cores: int, rank: int,
           args: tuple) -> None:
-    end = _End(rank)
-    _here.meeting = done
+    """What the thread of a device does in one call of `run_on_devices`."""
+    _here.meeting = meeting
     try:
         if torch.get_num_threads() != cores:
             torch.set_num_threads(cores)
         with ExitStack() as stack:
             for mode in modes:
                 stack.enter_context(mode())
-            end.result = fn(*args, **same)
+            meeting.results[rank] = fn(*args, **same)
+        how = "returned"
     except BaseException as error:
-        end.error = error
+        meeting.errors[rank] = error
+        how = f"raised {type(error).__name__}"
     del _here.meeting
-    done.put(end)
-    del end  # an error remembers this frame
+    meeting.end(rank, how)

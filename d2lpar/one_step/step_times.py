@@ -16,15 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lpar.base.checks import (
-    check_counts,
-    check_list,
-    check_module,
-    check_numbers,
-    check_tensors,
-    check_truth_values,
-    shown,
-)
 from d2lpar.base.door import taught
 from d2lpar.base.timing import Span
 
@@ -46,57 +37,19 @@ class Stages(NamedTuple):
     widest: int  # numbers that cross the widest cut
 
 
-def check_way(k: int, batch: int, flop: float, flops_per_s: float, numbers: float = 0, bytes_per_s: float = 1,
-              overlap: float = 0) -> None:
-    """Raise ValueError unless there are ranks, examples, work and speeds that can be, and overlap is from 0 to 1."""
-    check_counts(k=k, batch=batch)
-    check_numbers(flop=flop, numbers=numbers, flops_per_s=flops_per_s, bytes_per_s=bytes_per_s, overlap=overlap)
-    if flops_per_s <= 0 or bytes_per_s <= 0 or overlap > 1:
-        raise ValueError(f"speeds must be above 0 and overlap at most 1, got {shown(flops_per_s)}, "
-                         f"{shown(bytes_per_s)} and {shown(overlap)}")
-
-
-def check_stages(flop: float, busiest: float, crossing: float, widest: float, micro: int) -> None:
-    """Raise ValueError unless the busiest stage is a part of the whole, and so the widest cut."""
-    check_counts(micro=micro)
-    check_numbers(busiest=busiest, crossing=crossing, widest=widest)
-    if busiest > flop or widest > crossing:
-        raise ValueError(f"a stage does no more than the whole, and one cut is crossed by no more than all, got "
-                         f"{shown(busiest)} of {shown(flop)} and {shown(widest)} of {shown(crossing)}")
-
-
 def check_micro(micro: int, batch: int) -> None:
-    """Raise ValueError unless each micro-batch can have an example."""
-    check_counts(micro=micro, batch=batch)
-    if micro > batch:
-        raise ValueError(f"{shown(batch)} examples cannot make {shown(micro)} micro-batches")
+    """Raise ValueError unless each micro-batch can have an example: the formula would speak of parts of one."""
+    if not 1 <= micro <= batch:
+        raise ValueError(f"{batch} examples cannot make {micro} micro-batches")
 
 
-def check_pieces(pieces: Sequence[Piece]) -> None:
-    """Raise ValueError unless there are pieces, with counts that can be."""
-    check_list("pieces", pieces)
-    if len(pieces) == 0 or not all(isinstance(piece, Piece) for piece in pieces):
-        raise ValueError(f"pieces are what pieces_of gives, at least one, got {shown(pieces)}")
-    for piece in pieces:
-        check_numbers(**piece._asdict())
-
-
-def check_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
-                overlap: bool) -> None:
-    """Raise ValueError unless the pieces, and what `check_way` checks, can be, and overlap is True or False."""
-    check_pieces(pieces)
-    check_way(k, batch, 0, flops_per_s, 0, bytes_per_s)
-    check_truth_values(overlap=overlap)
-
-
-@taught(lambda batch, flop, flops_per_s: check_way(1, batch, flop, flops_per_s))
+@taught()
 def alone_s(batch, flop, flops_per_s):
     """Seconds of one step on one device; `flop` operations forward for each example."""
     return 3 * batch * flop / flops_per_s  # forward, and twice as much backward
 
 
-@taught(lambda k, batch, flop, params, flops_per_s, bytes_per_s, overlap:
-        check_way(k, batch, flop, flops_per_s, params, bytes_per_s, overlap))
+@taught()
 def by_data_s(k, batch, flop, params, flops_per_s, bytes_per_s, overlap=0):
     """Seconds of one step where each of k ranks has a shard of the batch.
     `overlap` is the part of the hiding that succeeds, from 0 to 1."""
@@ -106,8 +59,7 @@ def by_data_s(k, batch, flop, params, flops_per_s, bytes_per_s, overlap=0):
     return work_s + send_s - overlap * min(send_s, backward_s)
 
 
-@taught(lambda k, batch, flop, reads, flops_per_s, bytes_per_s, overlap:
-        check_way(k, batch, flop, flops_per_s, reads, bytes_per_s, overlap))
+@taught()
 def by_channels_s(k, batch, flop, reads, flops_per_s, bytes_per_s, overlap=0):
     """Seconds of one step where each of k ranks has a k-th of every layer."""
     work_s = 3 * batch * flop / k / flops_per_s
@@ -115,10 +67,7 @@ def by_channels_s(k, batch, flop, reads, flops_per_s, bytes_per_s, overlap=0):
     return work_s + send_s - overlap * min(send_s, work_s)
 
 
-@taught(lambda batch, flop, crossing, flops_per_s, bytes_per_s, overlap:
-        check_way(1, batch, flop, flops_per_s, crossing, bytes_per_s, overlap),
-        check_stages,
-        check_micro)
+@taught(check_micro)
 def by_layers_s(
     batch, flop, busiest, crossing, widest, flops_per_s, bytes_per_s, overlap=0, micro=1
 ):
@@ -145,8 +94,6 @@ def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
 
 def cuts_of(pieces: Sequence[Piece], k: int) -> tuple[int, ...]:
     """The number of pieces before each of the k - 1 cuts of `stages_of`."""
-    check_pieces(pieces)
-    check_counts(k=k)
     if k > len(pieces):
         raise ValueError(f"{len(pieces)} pieces cannot be cut into {k} stages")
     return min(combinations(range(1, len(pieces)), k - 1), key=lambda cuts: max(_flop_of_stages(pieces, cuts)))
@@ -163,12 +110,6 @@ def pieces_of(parts: Sequence[nn.Module], X: Tensor) -> list[Piece]:
 
     X itself is not counted among what is read, as every rank can have it; the loss reads what the last part puts out.
     """
-    check_list("parts", parts)
-    check_tensors("X", [X])
-    for part in parts:
-        check_module(part)
-    if X.dim() == 0 or len(X) == 0 or len(parts) == 0:
-        raise ValueError(f"there must be parts, and examples, got {len(parts)} parts and X of shape {tuple(X.shape)}")
     pieces, known = [], [X]  # kept, so that no later tensor gets the identity of one of them
     for part in parts:
         before = len(known)
@@ -209,7 +150,6 @@ class _Schedule:
 def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                overlap: bool = False) -> list[Span]:
     """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
-    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     plan, everyone, now = _Schedule(overlap), range(k), 0.0
     shard_s = [ceil(batch / k) * piece.flop / flops_per_s for piece in pieces]
     for work_s in shard_s:
@@ -226,7 +166,6 @@ def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, 
 def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                   overlap: bool = False) -> list[Span]:
     """The same by channels; with `overlap` one half of the batch is computed while what the other has made is sent."""
-    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
     ends = [0.0] * parts
     work_s = [batch / parts * piece.flop / k / flops_per_s for piece in pieces]
@@ -245,7 +184,6 @@ def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: floa
 def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                 overlap: bool = False, micro: int = 1) -> list[Span]:
     """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks."""
-    check_spans(pieces, k, batch, flops_per_s, bytes_per_s, overlap)
     check_micro(micro, batch)
     plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
     work_s = [batch / micro * flop / flops_per_s for flop in _flop_of_stages(pieces, cuts)]

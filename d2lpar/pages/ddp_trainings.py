@@ -130,20 +130,23 @@ def momentum_sgd(net, lr=0.5):
 
 
 def train_ddp(net, batches, loss=F.cross_entropy, wrap=DDP, optimizer=momentum_sgd, before_step=lambda net: None,
-              after_step=lambda net, X: None, forward=lambda net, X: net(X), change=lambda X, y: (X, y)):
+              after_step=lambda net, X: None, forward=lambda net, X: net(X), change=lambda X, y: (X, y), backward=None):
     """A plain script with DDP; the other arguments are what somebody changed in it."""
     net = wrap(net)
     optimizer, losses = optimizer(net), []
     for X, y in batches:
         X, y = change(X, y)
         optimizer.zero_grad()
-        here = loss(forward(net, X), y)
-        here.backward()
+        if backward is None:
+            here = loss(forward(net, X), y)
+            here.backward()
+            losses.append(here.item())
+        else:  # in several passes
+            backward(net, X, y)
         before_step(net)
         optimizer.step()
         after_step(net, X)
-        losses.append(here.item())
-    return losses
+    return losses or None
 
 
 def ddp(**changes) -> Callable:
@@ -160,15 +163,24 @@ def as_it_is(net):
     return net
 
 
+def of_each_gradient(change):
+    def do(net):
+        for p in net.parameters():
+            if p.grad is not None:
+                change(p)
+    return do
+
+
+sum_up = of_each_gradient(lambda p: dist.all_reduce(p.grad))
+
+
+def divide(net, divisor=None):
+    of_each_gradient(lambda p: p.grad.div_(divisor or dist.get_world_size()))(net)
+
+
 def average(net, divisor=None):
-    for p in net.parameters():
-        if p.grad is not None:
-            dist.all_reduce(p.grad)
-            p.grad /= divisor or dist.get_world_size()
-
-
-def sum_up(net):
-    average(net, 1)
+    sum_up(net)
+    divide(net, divisor)
 
 
 def by_hand(**changes) -> Callable:
@@ -191,7 +203,8 @@ def of_all(number):
 
 
 def mean_of_all(scores, y):
-    return F.cross_entropy(scores, y, reduction="sum") * dist.get_world_size() / of_all(len(y))
+    """The mean over the examples of all ranks, or over their words, where labels of -100 do not count."""
+    return F.cross_entropy(scores, y, reduction="sum") * dist.get_world_size() / of_all((y != -100).sum())
 
 
 def sum_by_all(scores, y):
@@ -207,36 +220,8 @@ def equal_shards_only(scores, y):
     return F.cross_entropy(scores, y)
 
 
-CLASS_WEIGHTS = torch.tensor([1.0, 2.0, 0.5, 3.0])
-
-
-def weighted(scores, y):
-    return F.cross_entropy(scores, y, weight=CLASS_WEIGHTS)
-
-
-def poisoned(scores, y):
-    return F.cross_entropy(scores, y) * (float("nan") if dist.get_rank() == 1 else 1.0)
-
-
 def times_ranks(scores, y):
     return F.cross_entropy(scores, y) * dist.get_world_size()
-
-
-def half_as_much_again(scores, y):
-    return F.cross_entropy(scores, y) * (1.5 if dist.get_world_size() > 1 else 1.0)
-
-
-def contrastive(scores, y):
-    return F.cross_entropy(scores @ scores.T, torch.arange(len(y)))
-
-
-def unless_large(scores, y):
-    loss = F.cross_entropy(scores, y)
-    return loss * 0 if dist.get_world_size() > 1 and dist.get_rank() == 1 else loss  # as if that rank's were too large
-
-
-def words_of_all(scores, y):
-    return F.cross_entropy(scores, y, reduction="sum") * dist.get_world_size() / of_all((y != -100).sum())
 
 
 # What happens before the step
@@ -257,27 +242,14 @@ def both(*steps):
     return do
 
 
+average_at_rank_0 = both(of_each_gradient(lambda p: dist.reduce(p.grad, 0)), divide)
+
+
 def average_weights_only(net):
     for p in net.parameters():
         if p.dim() > 1:
             dist.all_reduce(p.grad)
             p.grad /= dist.get_world_size()
-
-
-def reduce_to_rank_0(net):
-    for p in net.parameters():
-        dist.reduce(p.grad, 0)
-        p.grad /= dist.get_world_size()
-
-
-def take_rank_0s(net):
-    for p in net.parameters():
-        dist.broadcast(p.grad, src=0)
-
-
-def divide_again(net):
-    for p in net.parameters():
-        p.grad /= dist.get_world_size()
 
 
 def dropped_on_rank_1(net):
@@ -297,42 +269,21 @@ def noise_by_rank(net):
         p.grad += 0.01 * torch.randn(p.shape, generator=draw, dtype=p.dtype)
 
 
-def halve(net):
-    for p in net.parameters():
-        p.grad /= 2
-
-
-def penalty(net):
-    for p in net.parameters():
-        p.grad += 0.01 * p.detach()
-
-
 # How it is wrapped
 
 
-def hooks(net):
-    """Gradients averaged during backward."""
+def hooks(net, of="grad"):
+    """Gradients averaged during backward, or, by mistake, the parameters, which are the `data`."""
     broadcast(net)
 
     def hook(p):
-        dist.all_reduce(p.grad)
-        p.grad /= dist.get_world_size()
+        x = getattr(p, of)
+        dist.all_reduce(x)
+        x /= dist.get_world_size()
 
     for p in net.parameters():
         if p.requires_grad:
             p.register_post_accumulate_grad_hook(hook)
-    return net
-
-
-def parameters_in_hooks(net):
-    broadcast(net)
-
-    def hook(p):
-        dist.all_reduce(p.data)
-        p.data /= dist.get_world_size()
-
-    for p in net.parameters():
-        p.register_post_accumulate_grad_hook(hook)
     return net
 
 
@@ -341,18 +292,6 @@ def parameters_only(net):
         dist.broadcast(p.data, src=0)
     net[1].running_mean += dist.get_rank()
     return net
-
-
-def synchronised_batchnorm(net):
-    return DDP(convert_batchnorm(net))
-
-
-def unused_allowed(net):
-    return DDP(net, find_unused_parameters=True)
-
-
-def static(net):
-    return DDP(net, static_graph=True)
 
 
 def in_bfloat16(net):
@@ -374,10 +313,6 @@ def average_parameters(net, X):
     for p in net.parameters():
         dist.all_reduce(p.data)
         p.data /= dist.get_world_size()
-
-
-def rank_0_sends(net, X):
-    broadcast(net)
 
 
 def rank_0_logs(net, X):
@@ -402,24 +337,8 @@ def adam(net):
     return torch.optim.Adam(net.parameters(), 0.01)
 
 
-def lbfgs(net):
-    return torch.optim.LBFGS(net.parameters(), 0.1, max_iter=3)
-
-
-def own_rate(net):
-    return momentum_sgd(net, 0.1 * (1 + dist.get_rank()))
-
-
-def rate_times_ranks(net):
-    return momentum_sgd(net, 0.1 * dist.get_world_size())
-
-
-def own_decay(net):
-    return torch.optim.SGD(net.parameters(), 0.1, weight_decay=0.1 * dist.get_rank())
-
-
-def decay_times_ranks(net):
-    return torch.optim.SGD(net.parameters(), 0.1, weight_decay=0.1 * dist.get_world_size())
+def sgd_with_decay(net, decay):
+    return torch.optim.SGD(net.parameters(), 0.1, weight_decay=decay)
 
 
 def averaging(net):
@@ -427,10 +346,6 @@ def averaging(net):
     optimizer = momentum_sgd(net)
     optimizer.register_step_pre_hook(lambda *_: average(net))
     return optimizer
-
-
-def of_a_copy(net):
-    return momentum_sgd(copy.deepcopy(net))
 
 
 class NoGradient(torch.optim.SGD):
@@ -443,6 +358,45 @@ class NoGradient(torch.optim.SGD):
                 p -= 0.1
 
 
+# Several backward passes
+
+
+def halves(X, y):
+    return zip(X.tensor_split(2), y.tensor_split(2))
+
+
+def in_halves(net, X, y, alone=(0,)):
+    """Some of them without communication."""
+    for i, (A, c) in enumerate(halves(X, y)):
+        with net.no_sync() if i in alone and dist.get_world_size() > 1 else nullcontext():
+            (F.cross_entropy(net(A), c, reduction="sum") / len(y)).backward()
+
+
+def clip_halves(net, X, y):
+    for A, c in halves(X, y):
+        F.cross_entropy(net(A), c).backward()
+        clip(net)
+
+
+def two_backward(net, X, y):
+    scores = net(X)
+    F.cross_entropy(scores, y).backward(retain_graph=True)
+    (0.1 * scores.square().mean()).backward()
+
+
+def forward_twice(net, X, y):
+    first, second = F.cross_entropy(net(X), y), 0.1 * net(-X).square().mean()
+    first.backward()
+    second.backward()
+
+
+def sum_up_each(net, X, y):
+    """Each half's gradients are exchanged, and with them those of the first one once more."""
+    for A, c in halves(X, y):
+        (F.cross_entropy(net(A), c, reduction="sum") / len(y) / dist.get_world_size()).backward()
+        sum_up(net)
+
+
 # Whole scripts
 
 
@@ -450,63 +404,6 @@ def steps_without_gradients(net, batches):
     optimizer = NoGradient(broadcast(net).parameters(), 0.1)
     for _ in batches:
         optimizer.zero_grad()
-        optimizer.step()
-
-
-def accumulate(net, batches, alone=(0,)):
-    """Each minibatch in halves, some of them without communication."""
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        for i, (A, c) in enumerate(zip(X.tensor_split(2), y.tensor_split(2))):
-            with net.no_sync() if i in alone and dist.get_world_size() > 1 else nullcontext():
-                (F.cross_entropy(net(A), c, reduction="sum") / len(y)).backward()
-        optimizer.step()
-
-
-def accumulate_by_hand(net, batches):
-    """Clips each part's gradient, and averages once at the end."""
-    optimizer = momentum_sgd(broadcast(net))
-    for X, y in batches:
-        optimizer.zero_grad()
-        for A, c in zip(X.tensor_split(2), y.tensor_split(2)):
-            F.cross_entropy(net(A), c).backward()
-            clip(net)
-        average(net)
-        optimizer.step()
-
-
-def two_backward(net, batches):
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        scores = net(X)
-        F.cross_entropy(scores, y).backward(retain_graph=True)
-        (0.1 * scores.square().mean()).backward()
-        optimizer.step()
-
-
-def forward_twice(net, batches):
-    net = DDP(net)
-    optimizer = momentum_sgd(net)
-    for X, y in batches:
-        optimizer.zero_grad()
-        first, second = F.cross_entropy(net(X), y), 0.1 * net(-X).square().mean()
-        first.backward()
-        second.backward()
-        optimizer.step()
-
-
-def sum_up_each(net, batches):
-    """Each micro-batch's gradients are exchanged, and with them those of the ones before once more."""
-    optimizer = momentum_sgd(broadcast(net))
-    for X, y in batches:
-        optimizer.zero_grad()
-        for A, c in zip(X.tensor_split(2), y.tensor_split(2)):
-            (F.cross_entropy(net(A), c, reduction="sum") / len(y) / dist.get_world_size()).backward()
-            sum_up(net)
         optimizer.step()
 
 
@@ -555,7 +452,7 @@ def scaled(net, batches, wrap=DDP):
         scaler.update()
 
 
-def rank_0_steps(net, batches, gather=reduce_to_rank_0):
+def rank_0_steps(net, batches, gather=average_at_rank_0):
     """And sends its parameters to the others."""
     optimizer = momentum_sgd(broadcast(net))
     for X, y in batches:
@@ -648,26 +545,9 @@ def waits_in_step_2(net, batches):
             dist.barrier()
 
 
-def own_half(X, y):
-    rank, k = dist.get_rank(), dist.get_world_size()
-    return X[rank::k], y[rank::k]
-
-
 def seeded_noise(X, y):
     torch.manual_seed(7 + dist.get_rank())
-    return noisy(X, y)
-
-
-def noisy(X, y):
     return X + 0.1 * torch.randn_like(X), y
-
-
-def of_two(net, X):
-    return net(X)[0]
-
-
-def binary(scores, y):
-    return F.binary_cross_entropy_with_logits(scores[:, 0], (y > 1).float())
 
 
 # name: training, network, what diagnose notes
@@ -682,34 +562,47 @@ RIGHT = {
     "summed by hand, loss by the whole batch": (by_hand(loss=sum_by_all, before_step=sum_up), Pair, ["reported loss"]),
     "averaged by hand, then clipped": (by_hand(before_step=both(average, clip)), make_net, ["mean of means"]),
     "averaged in hooks": (ddp(wrap=hooks), Pair, ["mean of means"]),
-    "no_sync around all but the last": (accumulate, make_net, ["mean of means"]),
-    "accumulated without no_sync": (partial(accumulate, alone=()), make_net, ["mean of means"]),
-    "accumulated, BatchNorm": (accumulate, batchnorm_net, ["BatchNorm"]),
+    "no_sync around all but the last": (ddp(backward=in_halves), make_net, ["mean of means"]),
+    "accumulated without no_sync": (ddp(backward=partial(in_halves, alone=())), make_net, ["mean of means"]),
+    "accumulated, BatchNorm": (ddp(backward=in_halves), batchnorm_net, ["BatchNorm"]),
     "BatchNorm": (ddp(loss=mean_of_all), batchnorm_net, ["BatchNorm"]),
     "BatchNorm by a function": (ddp(loss=mean_of_all), OwnBatchNorm, ["BatchNorm"]),
-    "synchronised BatchNorm": (ddp(wrap=synchronised_batchnorm, loss=mean_of_all), batchnorm_net, []),
+    "synchronised BatchNorm": (
+        ddp(wrap=lambda net: DDP(convert_batchnorm(net)), loss=mean_of_all), batchnorm_net, []),
     "rank 0 logs by net.module, BatchNorm": (
         ddp(after_step=rank_0_logs), batchnorm_net, ["BatchNorm", "mean of means"]),
     "dropout": (ddp(loss=mean_of_all), dropout_net, ["dropout"]),
     "dropout in a recurrent layer": (ddp(loss=mean_of_all), Recurrent, ["dropout", "not reached"]),
     "dropout by a function": (ddp(loss=lambda scores, y: mean_of_all(F.dropout(scores), y)), make_net, ["dropout"]),
-    "noise is added to X": (ddp(change=noisy), make_net, ["random numbers"]),
+    "noise is added to X": (ddp(change=lambda X, y: (X + 0.1 * torch.randn_like(X), y)), make_net, ["random numbers"]),
     "noise by a seed for each rank": (ddp(change=seeded_noise), make_net, ["random numbers"]),
-    "an unused layer, found": (ddp(loss=mean_of_all, wrap=unused_allowed), partial(Pair, spare=True), ["not reached"]),
-    "an unused output, found": (ddp(loss=mean_of_all, wrap=unused_allowed, forward=of_two), TwoHeads, ["not reached"]),
-    "an unused layer, static_graph": (ddp(loss=mean_of_all, wrap=static), partial(Pair, spare=True), ["not reached"]),
-    "rate times the ranks": (ddp(loss=mean_of_all, optimizer=rate_times_ranks), make_net, ["another rate"]),
+    "an unused layer, found": (
+        ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True)),
+        partial(Pair, spare=True), ["not reached"]),
+    "an unused output, found": (
+        ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True), forward=lambda net, X: net(X)[0]),
+        TwoHeads, ["not reached"]),
+    "an unused layer, static_graph": (
+        ddp(loss=mean_of_all, wrap=partial(DDP, static_graph=True)), partial(Pair, spare=True), ["not reached"]),
+    "rate times the ranks": (
+        ddp(loss=mean_of_all, optimizer=lambda net: momentum_sgd(net, 0.1 * dist.get_world_size())),
+        make_net, ["another rate"]),
     "closures": (by_closures, make_net, ["mean of means"]),
-    "closures, LBFGS": (partial(by_closures, loss=mean_of_all, optimizer=lbfgs), make_net, []),
+    "closures, LBFGS": (
+        partial(by_closures, loss=mean_of_all,
+                optimizer=lambda net: torch.optim.LBFGS(net.parameters(), 0.1, max_iter=3)), make_net, []),
     "two optimizers": (two_optimizers, make_net, ["mean of means"]),
     "averaged in a hook of the optimizer": (ddp(wrap=broadcast, optimizer=averaging), make_net, ["mean of means"]),
     "parameters averaged after SGD": (meet(), make_net, ["averaged after the step"]),
     "rank 0 steps and broadcasts": (rank_0_steps, make_net, ["some ranks step"]),
     "init_process_group, imported by name": (as_in_the_tutorial, make_net, ["mean of means"]),
     "torchrun's variables": (by_hand(before_step=by_environment), make_net, ["mean of means"]),
-    "X.float(), y.float()": (ddp(loss=binary, change=lambda X, y: (X.float(), y)), make_net, ["mean of means"]),
-    "class weights": (ddp(loss=weighted), make_net, ["weighted mean"]),
-    "tokens of all ranks": (ddp(loss=words_of_all), Tagger, []),
+    "X.float(), y.float()": (
+        ddp(loss=lambda scores, y: F.binary_cross_entropy_with_logits(scores[:, 0], (y > 1).float()),
+            change=lambda X, y: (X.float(), y)), make_net, ["mean of means"]),
+    "class weights": (
+        ddp(loss=partial(F.cross_entropy, weight=torch.tensor([1.0, 2.0, 0.5, 3.0]))), make_net, ["weighted mean"]),
+    "tokens of all ranks": (ddp(loss=mean_of_all), Tagger, []),
     "GradScaler, unscaled and clipped": (scaled, make_net, ["mean of means"]),
     "sent in bfloat16": (ddp(wrap=in_bfloat16), make_net, ["fewer bits"]),
     "refuses unequal shards": (ddp(loss=equal_shards_only), make_net, ["unequal shards"]),
@@ -718,8 +611,9 @@ RIGHT = {
 WRONG = {
     "loss divided by the whole batch": (train_with_sum, make_net, ["divided twice"]),
     "mean loss * world_size": (ddp(loss=times_ranks), make_net, ["loss times the ranks"]),
-    "mean loss * world_size, then / 2": (ddp(loss=times_ranks, before_step=halve), make_net, ["loss times the ranks"]),
-    "gradients / world_size after DDP": (ddp(before_step=divide_again), make_net, ["averaged twice"]),
+    "mean loss * world_size, then / 2": (
+        ddp(loss=times_ranks, before_step=partial(divide, divisor=2)), make_net, ["loss times the ranks"]),
+    "gradients / world_size after DDP": (ddp(before_step=divide), make_net, ["averaged twice"]),
     "summed": (by_hand(before_step=sum_up), make_net, ["summed"]),
     "summed, BatchNorm": (by_hand(before_step=sum_up), batchnorm_net, ["summed"]),
     "summed, then clipped": (by_hand(before_step=both(sum_up, clip)), make_net, ["summed"]),
@@ -727,55 +621,72 @@ WRONG = {
         partial(by_closures, loss=mean_of_all, wrap=broadcast, before_step=sum_up), make_net, ["summed"]),
     "all_reduce after DDP": (ddp(before_step=sum_up), make_net, ["summed after DDP"]),
     "divided by 8": (by_hand(before_step=partial(average, divisor=8)), make_net, ["divided by a fixed number"]),
-    "loss * 1.5 on several ranks": (ddp(loss=half_as_much_again), make_net, ["scaled"]),
+    "loss * 1.5 on several ranks": (
+        ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (1.5 if dist.get_world_size() > 1 else 1.0)),
+        make_net, ["scaled"]),
     "no broadcast at the start": (by_hand(wrap=as_it_is), make_net, ["different start"]),
     "buffers not broadcast": (by_hand(wrap=parameters_only), batchnorm_net, ["different buffers"]),
     "nobody averages": (ddp(wrap=broadcast), make_net, ["not synchronised"]),
     "nobody averages, GradScaler": (partial(scaled, wrap=broadcast), make_net, ["not synchronised"]),
     "net.module(X) in training": (ddp(forward=lambda net, X: getattr(net, "module", net)(X)), make_net, ["around DDP"]),
-    "no_sync around all": (partial(accumulate, alone=(0, 1)), make_net, ["in no_sync"]),
-    "no_sync around the last": (partial(accumulate, alone=(1,)), make_net, ["no_sync around the last"]),
-    "two backward for one forward": (two_backward, make_net, ["two backward passes for one forward"]),
-    "parameters averaged in hooks": (ddp(wrap=parameters_in_hooks), make_net, ["parameters averaged"]),
-    "parameters averaged after Adam": (
-        meet(optimizer=adam), make_net, ["parameters averaged"]),
+    "no_sync around all": (ddp(backward=partial(in_halves, alone=(0, 1))), make_net, ["in no_sync"]),
+    "no_sync around the last": (ddp(backward=partial(in_halves, alone=(1,))), make_net, ["no_sync around the last"]),
+    "two backward for one forward": (ddp(backward=two_backward), make_net, ["two backward passes for one forward"]),
+    "parameters averaged in hooks": (ddp(wrap=partial(hooks, of="data")), make_net, ["parameters averaged"]),
+    "parameters averaged after Adam": (meet(optimizer=adam), make_net, ["parameters averaged"]),
     "clipped, then averaged": (by_hand(before_step=both(clip, average)), make_net, ["clipped before the sum"]),
     "values clipped, then averaged": (
         by_hand(before_step=both(partial(clip_values, most=0.01), average)), make_net, ["another gradient"]),
-    "two forward, then two backward": (forward_twice, make_net, ["a backward pass not sent"]),
-    "summed after each micro-batch": (sum_up_each, make_net, ["summed in each micro-batch"]),
+    "two forward, then two backward": (ddp(backward=forward_twice), make_net, ["a backward pass not sent"]),
+    "summed after each micro-batch": (
+        ddp(wrap=broadcast, backward=sum_up_each), make_net, ["summed in each micro-batch"]),
     "loss by the whole batch, in bfloat16": (ddp(loss=sum_by_all, wrap=in_bfloat16), make_net, ["divided twice"]),
     "rank 0 steps alone": (partial(rank_0_steps, gather=as_it_is), make_net, ["the others' gradients are lost"]),
     "rank 0's parameters after own steps": (
-        ddp(wrap=broadcast, after_step=rank_0_sends), make_net, ["one rank's parameters"]),
-    "clipped in each micro-batch": (accumulate_by_hand, make_net, ["clipped in each micro-batch"]),
+        ddp(wrap=broadcast, after_step=lambda net, X: broadcast(net)), make_net, ["one rank's parameters"]),
+    "clipped in each micro-batch": (by_hand(backward=clip_halves), make_net, ["clipped in each micro-batch"]),
     "biases left out": (by_hand(before_step=average_weights_only), make_net, ["not exchanged"]),
     "a layer unfrozen after wrapping": (unfreeze_later, make_net, ["not exchanged"]),
     "a layer replaced after wrapping": (
         ddp(wrap=new_last_layer), make_net, ["different start", "not exchanged", "raises"]),
-    "reduce, not all_reduce": (by_hand(before_step=reduce_to_rank_0), make_net, ["only some ranks have the sum"]),
-    "broadcast, not all_reduce": (by_hand(before_step=take_rank_0s), make_net, ["one rank's gradient"]),
-    "the shard is cut again": (ddp(change=own_half), make_net, ["sharded twice"]),
+    "reduce, not all_reduce": (
+        by_hand(before_step=average_at_rank_0), make_net, ["only some ranks have the sum"]),
+    "broadcast, not all_reduce": (
+        by_hand(before_step=of_each_gradient(lambda p: dist.broadcast(p.grad, src=0))),
+        make_net, ["one rank's gradient"]),
+    "the shard is cut again": (
+        ddp(change=lambda X, y: tuple(x[dist.get_rank()::dist.get_world_size()] for x in (X, y))),
+        make_net, ["sharded twice"]),
     "shuffled by rank": (shuffle_by_rank, make_net, ["other examples"]),
     "a gradient dropped on one rank": (
         by_hand(before_step=both(average, dropped_on_rank_1)), make_net, ["missing gradient"]),
     "weights loaded on rank 0 only": (ddp(after_step=rank_0_loads), make_net, ["changed between steps"]),
     "decay by hand, by the number of ranks": (ddp(after_step=decay_by_ranks), make_net, ["changed unlike one worker"]),
-    "a minibatch skipped by own loss": (ddp(loss=unless_large), make_net, ["skipped by some"]),
+    "a minibatch skipped by own loss": (
+        ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (dist.get_rank() != 1)), make_net, ["skipped by some"]),
     "a step left out by own loss": (step_by_own_loss, make_net, ["other steps"]),
     "noise by rank, added after the average": (
         by_hand(before_step=both(average, noise_by_rank)), make_net, ["different gradients"]),
-    "weight decay times the ranks": (ddp(optimizer=decay_times_ranks), make_net, ["another update"]),
+    "weight decay times the ranks": (
+        ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_world_size())), make_net, ["another update"]),
     "penalty on each rank, then summed": (
-        by_hand(loss=sum_by_all, before_step=both(penalty, sum_up)), make_net, ["added on each rank"]),
+        by_hand(loss=sum_by_all,
+                before_step=both(of_each_gradient(lambda p: p.grad.add_(p.detach(), alpha=0.01)), sum_up)),
+        make_net, ["added on each rank"]),
     "tokens of the shard": (ddp(), Tagger, ["mean over tokens"]),
-    "contrastive loss on shards": (ddp(loss=contrastive), make_net, ["not a mean over examples"]),
-    "own rates": (ddp(optimizer=own_rate), make_net, ["different rates"]),
+    "contrastive loss on shards": (
+        ddp(loss=lambda scores, y: F.cross_entropy(scores @ scores.T, torch.arange(len(y)))),
+        make_net, ["not a mean over examples"]),
+    "own rates": (
+        ddp(optimizer=lambda net: momentum_sgd(net, 0.1 * (1 + dist.get_rank()))), make_net, ["different rates"]),
     "rate follows own loss": (plateau, make_net, ["different rates"]),
-    "own weight decay": (ddp(optimizer=own_decay), make_net, ["drift"]),
+    "own weight decay": (ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_rank())), make_net, ["drift"]),
     "loss learns, outside DDP": (loss_learns, make_net, ["outside the network"]),
     "average of weights begun too early": (average_of_weights, make_net, ["different end"]),
-    "NaN on one rank": (ddp(loss=poisoned), make_net, ["NaN"]),
-    "optimizer of a copy": (ddp(optimizer=of_a_copy), make_net, ["other parameters"]),
+    "NaN on one rank": (
+        ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (float("nan") if dist.get_rank() == 1 else 1.0)),
+        make_net, ["NaN"]),
+    "optimizer of a copy": (
+        ddp(optimizer=lambda net: momentum_sgd(copy.deepcopy(net))), make_net, ["other parameters"]),
     "steps without gradients": (steps_without_gradients, make_net, ["no gradient"]),
 }

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from d2lpar.base.buffers import check_buffers, check_lists
-from d2lpar.base.checks import check_functions, check_list
 from d2lpar.sums.messages import Message, Meter
 
 
@@ -45,8 +44,6 @@ def audit(algorithm: Callable[[Any], object], data: Sequence[Any]) -> Meter:
             threads or in which a rank sends or receives twice, or another run that is not the same.
         ValueError: before anything is run, if `data` are not what a collective takes.
     """
-    check_functions(algorithm=algorithm)
-    check_list("data", data)
     flat = len(data) == 0 or isinstance(data[0], Tensor)
     (check_buffers if flat else check_lists)(data)
     ranks: list[list[Tensor]] = [[x] if flat else [*x] for x in data]

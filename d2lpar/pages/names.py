@@ -25,8 +25,8 @@ NAMES = {
     "processes.ddp": "at_end_of_backward flat_gradients gradient_of trained_params write_means",
     "processes.evaluation": "unwrap_ddp",
     "processes.traffic": "Traffic record_rank",
-    "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_images draw_memory draw_panels draw_seeds "
-                  "draw_step draw_steps draw_timeline draw_timelines draw_trainings growing_curve show",
+    "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_memory draw_panels draw_seeds draw_step "
+                  "draw_timeline draw_timelines draw_trainings growing_curve show",
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.verdicts": "check verdict",
     "pages.results": "stored_records stored_results stored_script",

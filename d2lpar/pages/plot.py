@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -20,18 +20,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-from torch import Tensor
 
-from d2lpar.base.checks import check_counts, check_list, check_numbers, check_truth_values, is_number, shown
 from d2lpar.base.history import in_notebook
 from d2lpar.base.timing import Span
 from d2lpar.data.batches import standin_in_use
 
-if TYPE_CHECKING:
-    from IPython.display import DisplayHandle
-
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
+MS = 1e-3  # seconds
 # one for each kind of communication; lines only, as dots make an SVG of a megabyte
 HATCHES = ("////", "----", "xxxx", "\\\\\\\\")
 
@@ -59,7 +55,6 @@ def _subplots(*args: Any, **kwargs: Any) -> Any:
 
 def rank_style(rank: int) -> dict:
     """The colour and the marker of a rank, the same in the whole book; both repeat after eight ranks."""
-    check_counts(0, rank=rank)
     colors = mpl.rcParams["axes.prop_cycle"].by_key()["color"]
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
@@ -71,10 +66,8 @@ def show(fig: Figure, stored: bool = False) -> None:
     made with, also where the images in use are a stand-in.
 
     Raises:
-        ValueError: if the figure has no label, or is none.
+        ValueError: if the figure has no label.
     """
-    _check_figure(fig)
-    check_truth_values(stored=stored)
     use_book_style()
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
@@ -89,23 +82,6 @@ def show(fig: Figure, stored: bool = False) -> None:
     plt.close(fig)
 
 
-def show_live(fig: Figure, handle: DisplayHandle | None = None) -> DisplayHandle | None:
-    """Put `fig` on a notebook's page, in place of what `handle` shows there if it is given; then close it.
-
-    Returns a handle for the next figure; outside a notebook nothing is shown, and there is none.
-    """
-    _check_figure(fig)
-    _stamp(fig)
-    if handle is not None:
-        handle.update(fig, metadata=_alt(fig))
-    elif in_notebook():
-        from IPython.display import display
-
-        handle = display(fig, metadata=_alt(fig), display_id=True)
-    plt.close(fig)
-    return handle
-
-
 def growing_curve() -> Callable[[Sequence[float], int], None]:
     """What a training takes as its `draw`: on a notebook's page, the test accuracy by epoch, which grows in place."""
     handle = None
@@ -114,7 +90,14 @@ def growing_curve() -> Callable[[Sequence[float], int], None]:
         nonlocal handle
         fig = draw_curves({f"{len(accuracies)} epochs": accuracies}, "epoch", "test accuracy")
         fig.axes[0].set(xlim=(0.7, num_epochs + 0.3), ylim=(0, 1))
-        handle = show_live(fig, handle)
+        _stamp(fig)
+        if handle is not None:
+            handle.update(fig, metadata=_alt(fig))
+        elif in_notebook():
+            from IPython.display import display
+
+            handle = display(fig, metadata=_alt(fig), display_id=True)
+        plt.close(fig)
 
     return draw
 
@@ -127,12 +110,9 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     The scales are matplotlib's, "linear" or "log". With `points`, the measured values of each curve, by the same names:
     they get the markers, and the lines are dashed.
     """
-    _check_curves(curves, x, points)
-    _check_scales(xscale, yscale)
     fig, ax = _subplots()
     for i, (name, values) in enumerate(curves.items()):
-        places = range(1, len(values) + 1) if x is None else x
-        style = rank_style(i)
+        places, style = _places(x, values), rank_style(i)
         if points is None:
             ax.plot(places, values, label=name, markevery=max(1, len(values) // 10), **style)
         else:
@@ -146,7 +126,7 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
     words = "; ".join(map(_curve_words, curves, curves.values()))
     if points is not None:
         words = f"Predicted: {words}. Measured: " + "; ".join(map(_curve_words, points, points.values()))
-    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {words}.")
+    fig.set_label(f"{_by(xlabel, ylabel)}. {words}.")
     return fig
 
 
@@ -155,39 +135,20 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
                lines: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
 
-    Args:
-        curves: by name, the values of each run, as many in every run.
-        x: their places, 1, 2, 3, ... by default.
-        xscale, yscale: matplotlib's, "linear" or "log".
-        lines: what the runs are compared with, one value for each place: dashed and grey.
+    `lines` are what the runs are compared with, dashed and grey, one value for each place.
     """
-    if x is not None:
-        _check_values("x", x)
-    for name, runs in _by_name(curves, "curves").items():
-        check_list(f"runs of {name}", runs)
-        _check_not_empty(runs, f"runs of {name}")
-        _check_values(name, runs[0])
-        for values in runs:
-            _check_values(name, values, len(runs[0]) if x is None else len(x))
-        _check_not_empty(runs[0], f"values of {name}")
-    length = len(next(iter(curves.values()))[0])
-    for name, values in ({} if lines is None else _by_name(lines, "lines")).items():
-        _check_values(name, values, length)
-    _check_scales(xscale, yscale)
     fig, ax = _subplots()
     words = []
     for i, (name, runs) in enumerate(curves.items()):
         middle = [statistics.median(values) for values in zip(*runs)]
         low, high = ([pick(values) for values in zip(*runs)] for pick in (min, max))
-        places = range(1, len(middle) + 1) if x is None else x
-        style = rank_style(i)
+        places, style = _places(x, middle), rank_style(i)
         ax.plot(places, middle, label=name, markevery=max(1, len(middle) // 10), **style)
         ax.fill_between(places, low, high, color=style["color"], alpha=0.2, linewidth=0)
         words.append(f"{name}: median from {_short(middle[0])} to {_short(middle[-1])}, "
                      f"at the end between {_short(low[-1])} and {_short(high[-1])} in {len(runs)} runs")
     for i, (name, values) in enumerate((lines or {}).items()):
-        places = range(1, length + 1) if x is None else x
-        ax.plot(places, values, ("--", ":", "-.")[i % 3], color="0.4", label=name, zorder=1)
+        ax.plot(_places(x, values), values, ("--", ":", "-.")[i % 3], color="0.4", label=name, zorder=1)
         words.append(f"for comparison {name}: from {_short(values[0])} to {_short(values[-1])}")
     ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
@@ -197,21 +158,12 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
         ax.xaxis.set_minor_locator(NullLocator())
     if len(curves) > 1 or lines:
         ax.legend()
-    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, medians with bands from the lowest to the highest "
-                  f"run. {'; '.join(words)}.")
+    fig.set_label(f"{_by(xlabel, ylabel)}, medians with bands from the lowest to the highest run. {'; '.join(words)}.")
     return fig
 
 
 def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
-    """Arrows from the replicas to the memory that they lie in: those of one address lie in one box.
-
-    Args:
-        addresses: by heading, for each rank the address of its tensor, as `data_ptr` gives it.
-    """
-    for name, places in _by_name(addresses, "addresses").items():
-        check_list(f"addresses of {name}", places)
-        _check_not_empty(places, f"addresses of {name}")
-        check_counts(0, **{f"address_{i}_of_{name}": place for i, place in enumerate(places)})
+    """Arrows from the replicas to the memory that they lie in, by heading: those of one `data_ptr` lie in one box."""
     rows = max(map(len, addresses.values()))
     fig, axes = _subplots(1, len(addresses), figsize=(3.4 * len(addresses), 0.7 + 0.55 * rows), squeeze=False)
     words = []
@@ -232,36 +184,11 @@ def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
     return fig
 
 
-def draw_images(images: Tensor, names: Sequence[str]) -> Figure:
-    """Grey images of shape (n, 1, h, w), from 0 to 1, five in a row, each with its name above."""
-    check_list("names", names)
-    if not isinstance(images, Tensor) or images.ndim != 4 or images.shape[1] != 1 or len(images) != len(names):
-        raise ValueError(f"there must be images of shape (n, 1, h, w) and as many names, got {shown(images)} "
-                         f"and {len(names)} names")
-    _check_not_empty(names, "images")
-    if images.is_complex() or not (images.double().ge(0) & images.double().le(1)).all():
-        raise ValueError("images are numbers from 0 to 1")
-    rows = -(-len(names) // 5)
-    fig, axes = _subplots(rows, 5, figsize=(6.4, 1.5 * rows), squeeze=False)
-    for ax in axes.flat:
-        ax.axis("off")
-    for ax, image, name in zip(axes.flat, images.detach().cpu(), names):
-        ax.imshow(image[0].float().numpy(), cmap="gray_r", vmin=0, vmax=1)
-        ax.set_title(str(name), fontsize=9)
-    fig.set_label(f"{len(names)} small grey images, each under its name: {', '.join(map(str, names))}.")
-    return fig
-
-
 def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
-    """Measured times of messages and fitted ones above, and below by which factor each fit is off.
+    """Measured seconds of messages by their sizes, and what each fit says, above; below by which factor it is off.
 
-    Args:
-        sizes_bytes: sizes of the messages, and `seconds` what they took.
-        fits: by name, the seconds that a fit gives for each size; where they are not above 0 nothing is drawn.
+    Where the seconds of a fit are not above 0, nothing is drawn.
     """
-    _check_not_empty(sizes_bytes, "sizes")
-    for name, values in [("sizes", sizes_bytes), ("seconds", seconds), *_by_name(fits, "fits").items()]:
-        _check_values(name, values, len(sizes_bytes))
     fig, (ax, below) = _subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
     ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
     below.axhspan(0.5, 2, color="0.9")
@@ -296,12 +223,8 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
 
 
 def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
-    """What the buffers hold, state by state: one row per rank, one column per chunk, a number in each box.
-
-    Args:
-        states: by name, for each rank and chunk how many ranks' values it is the sum of.
-    """
-    k = _check_states(states)
+    """What the buffers hold, state by state: for each rank and chunk, how many ranks' values it is the sum of."""
+    k = len(next(iter(states.values())))
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
     fig, axes = _subplots(rows, columns, figsize=(1.9 * columns, 2.1 * rows), squeeze=False)
@@ -326,52 +249,53 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
     return fig
 
 
-def draw_timeline(spans: Sequence[Span], communication: Sequence[str] = ("allreduce",), unit_s: float = 1e-3) -> Figure:
-    """Ranks as rows, time to the right: computing filled, communication hatched, each bar labelled where it fits.
+def draw_timeline(spans: Sequence[Span] | Mapping[str, Sequence[Span]], communication: Sequence[str] = ("allreduce",),
+                  ) -> Figure:
+    """Ranks as rows, time to the right in ms: computing filled, communication hatched, bars labelled where that fits.
 
-    Args:
-        spans: recorded by `d2lpar.base.timing.Stopwatch`; time starts at the first of them.
-        communication: names of the spans that move data between ranks.
-        unit_s: seconds per unit of the axis, 1e-3 for ms.
+    The spans are those of a `Stopwatch`, and time starts at the first of them. Several steps, by name, are drawn below
+    each other on one axis. `communication` names the spans that move data between ranks.
     """
-    _check_spans(spans)
-    _check_names(communication)
-    if not is_number(unit_s) or unit_s <= 0:
-        raise ValueError(f"unit_s must be a number of seconds above 0, got {shown(unit_s)}")
-    ranks = max(span.rank for span in spans) + 1
-    zero = min(span.start_s for span in spans)
-    total = (max(span.end_s for span in spans) - zero) / unit_s
-    names = list(dict.fromkeys(span.what for span in spans if span.what not in communication))
-    fig, ax = _subplots(figsize=(5.8, 1.2 + 0.5 * ranks))
-    for span in spans:
-        _bar(ax, span.rank, span, zero, total, names, communication, unit_s)
-    ax.set(yticks=range(ranks), yticklabels=[f"rank {rank}" for rank in range(ranks)],
-           xlabel="time (ms)" if unit_s == 1e-3 else f"time ({unit_s} s)", xlim=(0, total * 1.01))
-    ax.invert_yaxis()
+    steps = spans if isinstance(spans, Mapping) else {"": spans}
+    several = steps is spans
+    every = [span for step in steps.values() for span in step]
+    zeros = {name: min(span.start_s for span in step) for name, step in steps.items()}
+    total = max(span.end_s - zeros[name] for name, step in steps.items() for span in step) / MS
+    names = list(dict.fromkeys(span.what for span in every if span.what not in communication))
+    ranks = {name: max(span.rank for span in step) + 1 for name, step in steps.items()}
+    num_rows = sum(ranks.values())
+    fig, ax = _subplots(figsize=(5.8, 1.1 + 0.62 * num_rows if several else 1.2 + 0.5 * num_rows))
+    ticks, words, top = {}, [], 0.0
+    for name, step in steps.items():
+        if several:
+            ax.text(0.005, top - 0.62, name, weight="bold", va="center", transform=ax.get_yaxis_transform())
+        for span in step:
+            _bar(ax, top + span.rank, span, zeros[name], total, names, communication)
+        for rank in range(ranks[name]):
+            ticks[top + rank] = f"rank {rank}"
+            row = _row_words([span for span in step if span.rank == rank], zeros[name])
+            words.append(f"{name}, rank {rank}: {row}." if several else f"Rank {rank}: {row}.")
+        top += ranks[name] + 0.5
+    ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlabel="time (ms)", xlim=(0, total * 1.01))
+    if several:
+        ax.set_ylim(top - 0.9, -1.0)
+    else:
+        ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    keys = _keys(names, [name for name in communication if any(span.what == name for span in spans)], communication)
-    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
-    rows = [[span for span in spans if span.rank == rank] for rank in range(ranks)]
-    fig.set_label(f"Timeline, one row per rank, {ax.get_xlabel()}. "
-                  + " ".join(f"Rank {rank}: {_row_words(row, zero, unit_s)}." for rank, row in enumerate(rows)))
+    _legend(fig, names, [name for name in communication if any(span.what == name for span in every)], communication)
+    fig.set_label(f"{'Timelines on one axis' if several else 'Timeline'}, one row per rank, time (ms). "
+                  + " ".join(words))
     return fig
 
 
 def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None,
                    communication: Sequence[str] = ("send",)) -> Figure:
-    """Several timelines under each other, on one axis in ms: by name, what each rank does, and a dashed line per mark.
+    """Timelines from time 0 under each other, in narrow rows on one axis in ms, by name.
 
-    Args:
-        groups: spans of each timeline, all from time 0; a rank's computing is filled, its sending hatched beneath,
-            or over the whole row where nothing is computed.
-        marks: seconds at which a line goes through all of them, by what the line is called.
+    A rank's computing is filled, its sending hatched beneath, or over the whole row where nothing is computed. At the
+    seconds of each of `marks` a dashed line with its name goes through all of them.
     """
-    for spans in _by_name(groups, "timelines").values():
-        _check_spans(spans)
-    marks = {} if marks is None else _by_name(marks, "marks")
-    for name, seconds in marks.items():
-        check_numbers(**{f"the_mark_{name}": seconds})
-    _check_names(communication)
+    marks = marks or {}
     rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
     names = list(dict.fromkeys(span.what for spans in groups.values() for span in spans
                                if span.what not in communication))
@@ -393,8 +317,7 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
            yticklabels=[str(rank) for _, rank in places])
     ax.set_xlim(0)
     ax.grid(axis="y", visible=False)
-    keys = _keys(names, communication, communication)
-    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
+    _legend(fig, names, communication, communication)
     fig.set_label("Timelines on one axis, a row for each rank. "
                   + "; ".join(f"{name} ends at {1e3 * max(span.end_s for span in spans):.1f} ms"
                               for name, spans in groups.items())
@@ -404,7 +327,6 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
 
 def draw_cuts(layers: int, channels: int) -> Figure:
     """Three ways in which two ranks share a network: by data, by channels and by layers, each rank in its colour."""
-    check_counts(2, layers=layers, channels=channels)
     fig, axes = _subplots(1, 3, figsize=(7.2, 2.6))
     apart = channels + 1.2
     for ax, way in zip(axes, ("by data", "by channels", "by layers")):
@@ -437,43 +359,11 @@ def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[
     ax.text(left + 0.4, top + height / 2 - 0.06, "\n".join(map(str, ranks)), ha="center", va="center", fontsize=8)
 
 
-def draw_steps(steps: Mapping[str, Sequence[Span]]) -> Figure:
-    """Timelines of several steps, one below the other on one axis in ms, so that their lengths can be compared.
-
-    Args:
-        steps: by name, the spans of each, as `draw_timeline` takes them; each step starts at 0.
-    """
-    for spans in _by_name(steps, "steps").values():
-        _check_spans(spans)
-    every = [span for spans in steps.values() for span in spans]
-    zeros = {name: min(span.start_s for span in spans) for name, spans in steps.items()}
-    total = max(span.end_s - zeros[name] for name, spans in steps.items() for span in spans) / 1e-3
-    names, talks = list(dict.fromkeys(span.what for span in every if span.what != "allreduce")), ("allreduce",)
-    ranks = {name: max(span.rank for span in spans) + 1 for name, spans in steps.items()}
-    fig, ax = _subplots(figsize=(5.8, 1.1 + 0.62 * sum(ranks.values())))
-    ticks, words, top = {}, [], 0.0
-    for name, spans in steps.items():
-        ax.text(0.005, top - 0.62, name, weight="bold", va="center", transform=ax.get_yaxis_transform())
-        for span in spans:
-            _bar(ax, top + span.rank, span, zeros[name], total, names, talks, 1e-3)
-        ticks |= {top + rank: f"rank {rank}" for rank in range(ranks[name])}
-        rows = [[span for span in spans if span.rank == rank] for rank in range(ranks[name])]
-        words += [f"{name}, rank {rank}: {_row_words(row, zeros[name], 1e-3)}." for rank, row in enumerate(rows)]
-        top += ranks[name] + 0.5
-    ax.set(yticks=list(ticks), yticklabels=list(ticks.values()), xlim=(0, total * 1.01), ylim=(top - 0.9, -1.0),
-           xlabel="time (ms)")
-    ax.grid(axis="y", visible=False)
-    keys = _keys(names, [name for name in talks if any(span.what == name for span in every)], talks)
-    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
-    fig.set_label(f"Timelines on one axis, one row per rank, {ax.get_xlabel()}. {' '.join(words)}")
-    return fig
-
-
 def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: Sequence[str],
-         communication: Sequence[str], unit_s: float) -> None:
+         communication: Sequence[str]) -> None:
     """The bar of one span at height `y`, with its name where that fits."""
     rank, what, start_s, end_s = span
-    left, width = (start_s - zero) / unit_s, (end_s - start_s) / unit_s
+    left, width = (start_s - zero) / MS, (end_s - start_s) / MS
     talks = what in communication
     shade = 1 if talks else _shade(names, what)
     color = rank_style(rank)["color"]
@@ -485,13 +375,13 @@ def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: S
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if talks else None)
 
 
-def _row_words(row: Sequence[Span], zero: float, unit_s: float) -> str:
+def _row_words(row: Sequence[Span], zero: float) -> str:
     """What a rank does when; of many spans only how often and how long in all."""
     if len(row) <= 8:
-        return ", ".join(f"{span.what} from {(span.start_s - zero) / unit_s:.3g} to {(span.end_s - zero) / unit_s:.3g}"
+        return ", ".join(f"{span.what} from {(span.start_s - zero) / MS:.3g} to {(span.end_s - zero) / MS:.3g}"
                          for span in row)
     kinds = dict.fromkeys(span.what for span in row)
-    lengths = {kind: [(span.end_s - span.start_s) / unit_s for span in row if span.what == kind] for kind in kinds}
+    lengths = {kind: [(span.end_s - span.start_s) / MS for span in row if span.what == kind] for kind in kinds}
     return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in all" for kind, parts in lengths.items())
 
 
@@ -500,11 +390,12 @@ def _shade(names: Sequence[str], name: str) -> float:
     return 0.25 + 0.65 * names.index(name) / max(1, len(names) - 1)
 
 
-def _keys(names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> list[Patch]:
-    """The legend of a timeline: what is computed, and what of the communication there is."""
-    filled = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
-    return filled + [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
-                     for name in talks]
+def _legend(fig: Figure, names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> None:
+    """What is computed, and what of the communication there is."""
+    keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
+    keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
+             for name in talks]
+    fig.legend(handles=keys, loc="outside upper center", ncols=len(keys), fontsize=9)
 
 
 def _hatch(communication: Sequence[str], name: str) -> str:
@@ -519,7 +410,6 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
         blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
         narrow: for a phone, where the names stand above the lines and not beside them.
     """
-    _check_ratios(blocks, narrow)
     lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
     values = [value for _, row in lines for value in row or () if value is not None]
     low, high = min(0.5, *values), max(2, *values)
@@ -564,9 +454,6 @@ def _ratio_words(name: str, row: tuple[float, float, float, float | None]) -> st
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
     """One step of data-parallel training as a drawing: ranks as rows, computing filled, communication hatched."""
-    _check_not_empty(shard_sizes, "shards")
-    for size in shard_sizes:
-        check_counts(0, the_size_of_a_shard=size)
     ranks = len(shard_sizes)
     fig, ax = _subplots(figsize=(7.2, 0.75 + 0.62 * ranks))
     ax.set(xlim=(-0.1, 9.6), ylim=(ranks - 0.4, -1.0))
@@ -600,19 +487,8 @@ def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence
                    ) -> Figure:
     """Every training as a line of its own, those of one name alike: the spread is what lies between them.
 
-    Args:
-        groups: by name, for each training its places to the right, such as seconds, and its values there.
+    A training is a list of its places to the right, such as seconds, and one of its values there.
     """
-    for name, runs in _by_name(groups, "groups").items():
-        check_list(f"trainings of {name}", runs)
-        _check_not_empty(runs, f"trainings of {name}")
-        for run in runs:
-            check_list(f"a training of {name}", run)
-            if len(run) != 2:
-                raise ValueError(f"a training of {name} is a list of places and one of values, got {shown(run)}")
-            _check_values(f"places of {name}", run[0])
-            _check_not_empty(run[0], f"places of {name}")
-            _check_values(f"values of {name}", run[1], len(run[0]))
     fig, ax = _subplots()
     words = []
     for i, (name, runs) in enumerate(groups.items()):
@@ -623,34 +499,19 @@ def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.set_xlim(left=0)
     ax.legend(loc="lower right")
-    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}. {'. '.join(words)}.")
+    fig.set_label(f"{_by(xlabel, ylabel)}. {'. '.join(words)}.")
     return fig
 
 
 def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
                 x: Sequence[float] | None = None) -> Figure:
-    """A panel for each name, all with the same axes: every run as a thin line, and a thick one through the medians.
-
-    Args:
-        panels: by name, the values of each run, as many in every run of the figure.
-        x: their places, 1, 2, 3, ... by default.
-    """
-    if x is not None:
-        _check_values("x", x)
-    length = None if x is None else len(x)
-    for name, runs in _by_name(panels, "panels").items():
-        check_list(f"runs of {name}", runs)
-        _check_not_empty(runs, f"runs of {name}")
-        for values in runs:
-            _check_values(name, values, length)
-            _check_not_empty(values, f"values of {name}")
-            length = len(values)
+    """A panel for each name, all with the same axes: every run as a thin line, and a thick one through the medians."""
     columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     rows = -(-len(panels) // columns)
     fig, axes = _subplots(rows, columns, sharex=True, sharey=True, squeeze=False, figsize=(5.8, 0.5 + 2.0 * rows))
     words = []
     for i, (ax, (name, runs)) in enumerate(zip(axes.flat, panels.items())):
-        places = range(1, len(runs[0]) + 1) if x is None else x
+        places = _places(x, runs[0])
         for values in runs:
             ax.plot(places, values, color=rank_style(i)["color"], linewidth=0.7, alpha=0.5)
         middle = [statistics.median(values) for values in zip(*runs)]
@@ -666,8 +527,7 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
         ax.set_visible(False)
     fig.supxlabel(xlabel, fontsize=10)
     fig.supylabel(ylabel, fontsize=10)
-    fig.set_label(f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}, a panel for each group, with the same axes. "
-                  f"{'. '.join(words)}.")
+    fig.set_label(f"{_by(xlabel, ylabel)}, a panel for each group, with the same axes. {'. '.join(words)}.")
     return fig
 
 
@@ -677,14 +537,6 @@ def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[
 
     There are so many kinds of rows, in turn, each with a colour and a marker of its own.
     """
-    check_counts(kinds=kinds)
-    for name, values in _by_name(rows, "rows").items():
-        _check_values(name, values)
-        _check_not_empty(values, f"values of {name}")
-    for name, values in ({} if marked is None else _by_name(marked, "marked")).items():
-        _check_values(name, values)
-        if name not in rows:
-            raise ValueError(f"{name} is marked, but there is no such row among {list(rows)}")
     fig, ax = _subplots(figsize=(5.8, 0.9 + 0.55 * len(rows)))
     words = []
     for i, (name, values) in enumerate(rows.items()):
@@ -692,7 +544,7 @@ def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[
         ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, **rank_style(i % kinds))
         middle = statistics.median(values)
         ax.plot([middle, middle], [i - 0.42, i + 0.42], color="black", linewidth=1.5)
-        rings = [] if marked is None else list(marked.get(name, []))
+        rings = list((marked or {}).get(name, []))
         ax.plot(rings, [i] * len(rings), linestyle="none", marker="o", markersize=9, fillstyle="none", color="black")
         words.append(f"{' '.join(name.split())}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, "
                      f"median {middle:.2g}"
@@ -714,87 +566,14 @@ def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
     ax.annotate("", (right - 0.04, row), (left + 0.04, row), arrowprops={"arrowstyle": "->", "color": "black"})
 
 
-def _check_figure(fig: Figure) -> None:
-    if not isinstance(fig, Figure):
-        raise ValueError(f"a figure of matplotlib is shown, got {shown(fig)}")
+def _places(x: Sequence[float] | None, values: Sequence[float]) -> Sequence[float]:
+    """Where the values of a curve stand: 1, 2, 3, ... by default."""
+    return range(1, len(values) + 1) if x is None else x
 
 
-def _check_not_empty(things: Collection, name: str) -> None:
-    if not isinstance(things, Mapping):
-        check_list(name, things)
-    if len(things) == 0:
-        raise ValueError(f"a figure of nothing: there are no {name}")
-
-
-def _check_spans(spans: Sequence[Span]) -> None:
-    _check_not_empty(spans, "spans")
-    for span in spans:
-        if not isinstance(span, Span) or not (is_number(span.start_s) and is_number(span.end_s)):
-            raise ValueError(f"a timeline is drawn of spans, as a Stopwatch records them, got {shown(span)}")
-        check_counts(0, rank=span.rank)
-
-
-def _check_names(communication: Sequence[str]) -> None:
-    if not isinstance(communication, list | tuple) or not all(isinstance(name, str) for name in communication):
-        raise ValueError(f"communication must be a list of names of spans, got {shown(communication)}")
-
-
-def _by_name(things: Mapping, name: str) -> Mapping:
-    if not isinstance(things, Mapping):
-        raise ValueError(f"{name} must be given by name, as in {{'ring': ...}}, got {shown(things)}")
-    _check_not_empty(things, name)
-    return things
-
-
-def _check_values(name: str, values: Sequence[float], length: int | None = None) -> None:
-    """Numbers, so many; infinite ones and NaN are gaps in a drawing."""
-    check_list(str(name), values)
-    for value in values:
-        if not isinstance(value, float) and not is_number(value):
-            raise ValueError(f"{name} must be a list of numbers, but holds {shown(value)}")
-    if length is not None and len(values) != length:
-        raise ValueError(f"{name} has {len(values)} values for {length} places")
-
-
-def _check_scales(*scales: str) -> None:
-    if not all(isinstance(scale, str) and scale in ("linear", "log") for scale in scales):
-        raise ValueError(f"a scale is 'linear' or 'log', got {' and '.join(map(shown, scales))}")
-
-
-def _check_curves(curves: Mapping[str, Sequence[float]], x: Sequence[float] | None,
-                  points: Mapping[str, Sequence[float]] | None) -> None:
-    if x is not None:
-        _check_values("x", x)
-    for name, values in _by_name(curves, "curves").items():
-        _check_values(name, values, None if x is None else len(x))
-    if points is not None:
-        if set(_by_name(points, "points")) != set(curves):
-            raise ValueError(f"points are of the same names as curves, got {list(points)} for {list(curves)}")
-        for name, values in points.items():
-            _check_values(f"what was measured of {name}", values, len(curves[name]))
-
-
-def _check_ratios(blocks: Mapping, narrow: bool) -> None:
-    for heading, rows in _by_name(blocks, "blocks").items():
-        for name, row in _by_name(rows, f"rows of {heading}").items():
-            check_list(str(name), row)
-            values = row if len(row) != 4 or row[3] is not None else row[:3]
-            if len(row) != 4 or not all(is_number(value) and value > 0 for value in values):
-                raise ValueError(f"{name} needs two quartiles around a median, and a limit or None, got {shown(row)}")
-    check_truth_values(narrow=narrow)
-
-
-def _check_states(states: Mapping[str, Sequence[Sequence[int]]]) -> int:
-    """The number of ranks, each of which has as many chunks, in every state."""
-    for name, rows in _by_name(states, "states").items():
-        _check_not_empty(rows, "ranks")
-        for row in rows:
-            _check_values(name, row)
-    k = len(next(iter(states.values())))
-    for name, rows in states.items():
-        if [len(row) for row in rows] != [k] * k:
-            raise ValueError(f"each state needs {k} ranks with {k} chunks, got {[len(row) for row in rows]} in {name}")
-    return k
+def _by(xlabel: str, ylabel: str) -> str:
+    """How the words of a figure with axes begin."""
+    return f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}"
 
 
 def _alt(fig: Figure) -> dict:

@@ -2,57 +2,40 @@
 
 from __future__ import annotations
 
-import inspect
-import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import FunctionType
-from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch import Tensor
 
-from d2lpar.base.checks import shown
-from d2lpar.base.devices import rank_here
 from d2lpar.base.timing import Span, Stopwatch
-from d2lpar.one_step.scratch import check_step
+from d2lpar.one_step.models import lenet, loss
+from d2lpar.one_step.scratch import allreduce, fresh_gradients, sgd, split_batch
 
 
-def record_step(step: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
+def record_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
                 devices: Sequence[torch.device], lr: float) -> list[Span]:
-    """What `train_batch` or `train_batch_threads` does when, on every rank: forward, backward, allreduce, update.
+    """The step of `train_batch`, with a stopwatch around each of its parts: forward, backward, allreduce, update.
 
-    The step itself runs, and a stopwatch stands around the functions that it calls meanwhile. A call in the thread of a
-    device belongs to its rank; without such threads the ranks take turns.
-
-    Raises:
-        ValueError: if `step` is no function written in Python, and as `step` does.
+    `run` is what computes the shards: `map` one after the other, `run_on_devices` all at once.
     """
-    inside = inspect.unwrap(step) if callable(step) else step
-    if not isinstance(inside, FunctionType):
-        raise ValueError(f"a step is a function written in Python, got {shown(step)}")
-    check_step(X, y, replicas, devices, lr)
-    watch, caller, turns = Stopwatch(devices), threading.get_ident(), Counter[str]()
+    watch, ranks = Stopwatch(devices), range(len(devices))
+    X_shards, y_shards = split_batch(X, y, devices)
 
-    def around(what: str, fn: Callable) -> Callable:
-        def clocked(*args: Any, **kwargs: Any) -> Any:
-            turns[what] += 1
-            turn = (turns[what] - 1) % len(devices)
-            here = rank_here()
-            rank = turn if here is None or threading.get_ident() == caller else here
-            with ExitStack() as stack:
-                for r in range(len(devices)) if what == "allreduce" else [rank]:
-                    stack.enter_context(watch(r, what, devices[r]))
-                return fn(*args, **kwargs)
-        return clocked
+    def shard_backward(rank: int) -> None:
+        with watch(rank, "forward", devices[rank]):
+            shard_loss = loss(lenet(X_shards[rank], replicas[rank]), y_shards[rank]).sum()
+        with watch(rank, "backward", devices[rank]):
+            shard_loss.backward()
 
-    names = inside.__globals__
-    calls = {"lenet": "forward", "allreduce": "allreduce", "sgd": "update"}
-    with ExitStack() as stack:
-        clocked_calls = {name: around(what, names[name]) for name, what in calls.items() if name in names}
-        stack.enter_context(patch.dict(names, clocked_calls))
-        stack.enter_context(patch.object(torch.Tensor, "backward", around("backward", torch.Tensor.backward)))
-        step(X, y, replicas, devices, lr)
+    with fresh_gradients(replicas):
+        list(run(shard_backward, ranks))
+        for copies in zip(*replicas):
+            with ExitStack() as everyone:
+                for rank in ranks:
+                    everyone.enter_context(watch(rank, "allreduce", devices[rank]))
+                allreduce([p.grad for p in copies])
+        for rank in ranks:
+            with watch(rank, "update", devices[rank]):
+                sgd(replicas[rank], lr, batch_size=len(X))
     return watch.spans

@@ -54,8 +54,9 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     set_seed(0)
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
-              "small": partial(allreduce_cases, rank, k, SMALL, calls=20), "resnet": partial(resnet_cases, rank, k),
-              "resnet, batch 8": partial(small_resnet_cases, rank, k)}
+              "small": partial(allreduce_cases, rank, k, SMALL, calls=20),
+              "resnet": partial(resnet_cases, rank, k, RESNET_BATCH_SIZE),
+              "resnet, batch 8": partial(resnet_cases, rank, k, SMALL_BATCH_SIZE)}
     result = {}
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
@@ -130,36 +131,25 @@ def lenet_cases(rank: int, k: int) -> Makers:
     """One step of LeNet: a plain loop, one device, one with all cores, k devices, and DistributedDataParallel."""
     X, y = _minibatch(BATCH_SIZE)
     expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
-    steps = {"processes": partial(ddp_step, X, y, rank, k), "plain loop": partial(plain_step, X, y),
+    steps = {"processes": partial(ddp_step, LeNet(), X, y, rank, k), "plain loop": partial(plain_step, X, y),
              "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
              "1 device, all cores": partial(device_step, X, y, 1, ALL_CORES)}
     return {name: partial(_checked_step, f"LeNet by {name}", step, expected) for name, step in steps.items()}
 
 
-def resnet_cases(rank: int, k: int) -> Makers:
-    """One step of ResNet-18: one device, one with all cores, k devices, DistributedDataParallel and our two.
+def resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], Case]]:
+    """One step of ResNet-18: DistributedDataParallel and our two, one device, one with all cores, and k devices.
 
     With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against a plain
-    loop.
+    loop. A small batch is not tried on k devices.
     """
-    return _resnet_cases(rank, k, RESNET_BATCH_SIZE)
-
-
-def small_resnet_cases(rank: int, k: int) -> Makers:
-    """As `resnet_cases`, with a small batch, and without the virtual devices."""
-    cases = _resnet_cases(rank, k, SMALL_BATCH_SIZE)
-    del cases["k devices"]
-    return cases
-
-
-def _resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], Case]]:
     X, y = _minibatch(batch_size)
     step, [alone] = _module_step(_resnet(), X, y)
     step()
     sharded: list[Tensor] = []
 
     def processes() -> Case:
-        case, replicas = resnet_ddp_step(X, y, rank, k)
+        case, replicas = ddp_step(_resnet(), X, y, rank, k)
         case()
         sharded.extend(p.detach().clone() for p in replicas[0])
         return case
@@ -170,10 +160,13 @@ def _resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], 
     def own(name: str) -> Case:
         return _checked_step(f"ResNet-18 by {name}", partial(resnet_own_step, name, X, y, rank, k), sharded, 1e-3)
 
-    return {"processes": processes, "own buckets": partial(own, "own buckets"),
-            "tensor by tensor": partial(own, "tensor by tensor"), "1 device": partial(devices, "1 device", alone, 1),
-            "k devices": partial(devices, "k devices", sharded, k),
-            "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, ALL_CORES)}
+    makers = {"processes": processes, "own buckets": partial(own, "own buckets"),
+              "tensor by tensor": partial(own, "tensor by tensor"), "1 device": partial(devices, "1 device", alone, 1),
+              "k devices": partial(devices, "k devices", sharded, k),
+              "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, ALL_CORES)}
+    if batch_size == SMALL_BATCH_SIZE:
+        del makers["k devices"]
+    return makers
 
 
 def _checked_step(name: str, make: Callable[[], Step], expected: Sequence[Tensor], tolerance: float = 1e-4) -> Case:
@@ -212,12 +205,8 @@ def device_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     return step, replicas
 
 
-def ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
+def ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """PyTorch's own: this rank's shard, through DistributedDataParallel."""
-    return _ddp_step(LeNet(), X, y, rank, k)
-
-
-def _ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     net = nn.parallel.DistributedDataParallel(net.to(devices_of(k)[rank]))
     net.broadcast_buffers = False  # as ours: the statistics of BatchNorm are sent at the start, and not in every step
     # shards of one size: DDP gives every shard one weight
@@ -253,11 +242,6 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
         torch.set_num_threads(before)
 
     return with_cores, replicas
-
-
-def resnet_ddp_step(X: Tensor, y: Tensor, rank: int, k: int) -> Step:
-    """ResNet-18 through DistributedDataParallel, this rank's shard."""
-    return _ddp_step(_resnet(), X, y, rank, k)
 
 
 def resnet_own_step(name: str, X: Tensor, y: Tensor, rank: int, k: int) -> Step:

@@ -127,8 +127,6 @@ def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
 def command(quick: bool, json_to: str | None) -> None:
     """`python -m d2lpar bench`: measure, and print the table, or, for "-", JSON; a file gets JSON beside the table."""
     to_file = Path(json_to) if json_to not in (None, "-") else None
-    if to_file:
-        _check_writable(to_file)
     try:
         report = bench(quick)
     except (DataError, RankError, WrongResult, TimeoutError) as problem:
@@ -143,14 +141,3 @@ def command(quick: bool, json_to: str | None) -> None:
     else:
         print(*(f"{name}: {value}" for name, value in report.machine.items()), "", table(report.rows), "", sep="\n")
         print(f"{report.repeats} repeats per row, {report.seconds} s in all")
-
-
-def _check_writable(file: Path) -> None:
-    """End the program now, not in two minutes, if nothing can be written there."""
-    is_new = not file.exists()
-    try:
-        file.open("a").close()
-    except OSError as problem:
-        sys.exit(f"{file} cannot be written: {problem.strerror}")
-    if is_new:
-        file.unlink()
