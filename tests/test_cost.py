@@ -162,48 +162,6 @@ def test_other_units_give_the_same_prices_in_other_units(seed, scale):
     assert longer == pytest.approx((link.alpha_s, link.beta_s_per_byte / scale), rel=1e-8)
 
 
-@pytest.mark.parametrize("n, t, message", [
-    ([], [], "two or more sizes, got sizes \\[\\] and times \\[\\]"),
-    ([1], [1], "two or more sizes"),
-    ([4, 4, 4], [1, 2, 3], r"got sizes \[4.0, 4.0, 4.0\]"),
-    ([1, 2], [1], r"got sizes \[1.0, 2.0\] and times \[1.0\]"),
-    ([1, 2], [1, 2, 3], r"and times \[1.0, 2.0, 3.0\]"),
-    ([1, 2], [1, 0], r"above 0.*\[1.0, 0.0\]"),
-    ([1, 2], [1, -2], "above 0"),
-    ([1, 2], [1, float("nan")], "above 0"),
-    ([-1, 2], [1, 2], r"not negative.*\[-1.0, 2.0\]"),
-    ([[1, 2], [3, 4]], [[1, 2], [3, 4]], r"got sizes \[\[1.0, 2.0\]"),
-])
-def test_what_determines_no_line_is_refused(n, t, message):
-    with pytest.raises(ValueError, match=message):
-        fit_link(n, t)
-
-
-@pytest.mark.parametrize("n, t", [([1, np.nan], [1, 2]), ([1, np.inf], [1, 2]), ([1, 2], [1, np.inf])])
-def test_what_is_no_finite_number_is_refused(n, t):
-    with pytest.raises(ValueError, match="got"):
-        fit_link(n, t)
-
-
-@pytest.mark.parametrize("call, words", [
-    (lambda: naive_s(-1, 2, LINK), "size in bytes must be a finite number of at least 0, got -1"),
-    (lambda: ring_s(float("nan"), 2, LINK), "got nan"),
-    (lambda: tree_s(1, 2, (1e-5, 1e-9)), "a link needs two finite prices, .*got"),
-    (lambda: rounds_s([[1], []], LINK), "at least one message, but round 1 of 2 has none"),
-    (lambda: fit_link(["a", "b"], [1, 2]), "sizes and times must be numbers, got"),
-])
-def test_sizes_and_prices_that_cannot_be_are_refused(call, words):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
-@pytest.mark.parametrize("k", [0, -1, 1.5, None])
-@pytest.mark.parametrize("price", [naive_s, tree_s, ring_s])
-def test_a_number_of_devices_that_is_none_is_refused(price, k):
-    with pytest.raises(ValueError, match=f"number of devices must be a whole number of at least 1, got {k}"):
-        price(1000, k, LINK)
-
-
 # Published links
 
 

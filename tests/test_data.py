@@ -194,22 +194,6 @@ print(len(os.listdir("/proc/self/task")) - before)
 NO_COUNTS = [0, -1, 1.5, 8.0, "8", True, float("nan")]
 
 
-@pytest.mark.parametrize("name, value", [*(("batch_size", value) for value in [*NO_COUNTS, None]),
-                                         *((name, value) for name in ("num_train", "num_test") for value in NO_COUNTS)])
-def test_what_is_no_number_of_images_is_named_before_anything_is_done(name, value, monkeypatch, capsys):
-    monkeypatch.setattr(data, "_standin_in_use", "as before")
-    with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got {re.escape(repr(value))}$"):
-        load_data_fashion_mnist(**{"batch_size": 4, name: value})
-    assert data._standin_in_use == "as before" and capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("value", [-1, 2**64, 0.5, "1", None, True])
-def test_what_is_no_seed_is_named_before_anything_is_done(value, capsys):
-    with pytest.raises(ValueError, match=rf"^seed must be a whole number from 0 to 2\*\*64 - 1, got {value!r}$"):
-        load_data_fashion_mnist(4, seed=value)
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("source", ["real", "none"])
 def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, source, capsys):
     if source == "none":
@@ -231,35 +215,6 @@ def test_more_images_than_the_files_hold_are_refused(real, monkeypatch):
 
 def uint8(*shape):
     return torch.zeros(shape, dtype=torch.uint8)
-
-
-@pytest.mark.parametrize("change, message", [
-    *(({"batch_size": value}, f"batch_size must be a whole number of at least 1, got {value!r}") for value in NO_COUNTS),
-    ({"shuffle_seed": 0.5}, "shuffle_seed must be a whole number from 0 to 2**64 - 1, got 0.5"),
-    ({"labels": uint8(4)}, "there must be images and as many labels, got 5 and 4"),
-    ({"images": uint8(0, 1, 28, 28), "labels": uint8(0)}, "there must be images and as many labels, got 0 and 0"),
-    ({"labels": torch.tensor([0, 1, 12, 3, 4])}, "labels must be from 0 to 9, got 12"),
-    ({"labels": torch.tensor([0, 1, -1, 3, 4])}, "labels must be from 0 to 9, got -1"),
-    ({"labels": torch.zeros(5)}, "labels must be whole numbers of shape (n,), got torch.float32 of shape (5,)"),
-    ({"labels": uint8(5, 1)}, "labels must be whole numbers of shape (n,), got torch.uint8 of shape (5, 1)"),
-    ({"images": torch.zeros(5, 1, 28, 28)}, "images must be uint8, got torch.float32"),
-    ({"images": [0] * 5}, "images must be a tensor in the CPU's memory, got <class 'list'>"),
-    ({"labels": uint8(5).to("meta")}, "labels must be a tensor in the CPU's memory, got meta"),
-], ids=lambda value: value if isinstance(value, str) else "")
-def test_batches_name_what_is_not_as_it_must_be(change, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Batches(**{"images": uint8(5, 1, 28, 28), "labels": uint8(5), "batch_size": 2, **change})
-
-
-@pytest.mark.parametrize("call, message", [
-    (lambda: data.provenance(0, 10), "num_train must be a whole number of at least 1, got 0"),
-    (lambda: data.provenance(20, 1.5), "num_test must be a whole number of at least 1, got 1.5"),
-    (lambda: download_fashion_mnist(3), "root must be the name of a folder, got 3"),
-    (lambda: download_fashion_mnist(""), "root must be the name of a folder, got ''"),
-])
-def test_other_calls_name_a_wrong_argument(call, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        call()
 
 
 # Which data
@@ -322,7 +277,7 @@ def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, m
     monkeypatch.setenv("D2LPAR_DATA", named)
     with pytest.raises(DataError) as error:
         official_files.find_data()
-    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'}." in str(error.value)
+    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'} " in str(error.value)
     write(checkout / place, small_files())
     for folder in (checkout, checkout / "notebooks"):
         monkeypatch.chdir(folder)
@@ -344,20 +299,6 @@ def test_a_relative_cache_is_no_cache(checkout, monkeypatch):  # as the specific
 
 def no_home():
     raise RuntimeError("Could not determine home directory.")
-
-
-def test_a_user_without_a_home_has_the_projects_data_or_the_stand_in(checkout, monkeypatch):
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    assert official_files.own_roots() == [checkout / "data"] and official_files.find_data() is None
-    (checkout / "_toc.yml").unlink()
-    assert official_files.find_data() is None
-    with pytest.raises(DataError, match="no home folder .* D2LPAR_DATA"):
-        download_fashion_mnist()
-    monkeypatch.setenv("D2LPAR_DATA", "~nobody-of-this-name/data")
-    for call in (official_files.find_data, download_fashion_mnist):
-        with pytest.raises(DataError, match="D2LPAR_DATA is ~nobody-of-this-name/data, but .*[Hh]ome directory"):
-            call()
 
 
 @pytest.fixture
@@ -384,14 +325,6 @@ def test_a_folder_of_ones_own_that_is_forbidden_is_passed_over(tmp_path, monkeyp
     assert official_files.find_data() is None
     write(tmp_path / "cache", small_files())
     assert official_files.find_data() == tmp_path / "cache"
-
-
-def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", str(forbidden / "data"))
-    with pytest.raises(DataError, match=f"D2LPAR_DATA is .*, but {forbidden}/data/FashionMNIST/raw: Permission denied"):
-        official_files.find_data()
-    with pytest.raises(DataError, match=f"{forbidden}/data cannot be written: Permission denied. .*D2LPAR_DATA"):
-        download_fashion_mnist()
 
 
 @pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("1", (60_000, 10_000)),

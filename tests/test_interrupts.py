@@ -66,12 +66,6 @@ def test_without_an_interrupt_nothing_is_raised_and_results_come_through():
     assert uninterrupted()(lambda: 3)() == 3
 
 
-@pytest.mark.parametrize("patience", [0, -1, math.nan])
-def test_a_patience_for_no_interrupt_is_refused(patience):
-    with pytest.raises(ValueError, match=f"at least 1 interrupt, got {patience}"), uninterrupted(patience):
-        pass
-
-
 def test_of_two_blocks_the_outer_one_counts():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():

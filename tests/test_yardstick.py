@@ -76,11 +76,6 @@ def test_equal_numbers_of_other_bits_are_not_the_same(x, y):
     assert not same_bits([[x], [y]]) and same_bits([[x], [x.clone()]])
 
 
-def test_no_replicas_have_nothing_in_common():
-    with pytest.raises(ValueError, match="no replicas to compare"):
-        same_bits([])
-
-
 @pytest.mark.parametrize("ours, theirs", [([ONES], [ONES, ONES]), ([ONES, ONES], [ONES]), ([], []), ([], [ONES]),
                                           ([ONES], [ONES[:2]]), ([torch.ones(3, 1)], [torch.ones(1, 3)])])
 def test_a_tensor_that_is_missing_or_of_another_shape_is_an_error(ours, theirs):

@@ -1,6 +1,6 @@
-"""Checks at the door: an argument that makes no sense is refused in one line that names it, before anything is changed.
+"""Checks that many modules need: what would be silently wrong is refused in one line that names it.
 
-Here are those that many modules need; what only one module can say about its arguments stands there.
+For all else Python's and PyTorch's own words do. What only one module can say about its arguments stands there.
 """
 
 from __future__ import annotations
@@ -90,14 +90,11 @@ def check_module(module: Any) -> None:
         raise ValueError(f"a network must be a torch.nn.Module, got {shown(module)}")
 
 
-def check_labels(X: Any, y: Any) -> None:
-    """Raise ValueError unless X (B, ...) and y (B,) are tensors, and y holds whole numbers."""
-    check_tensors("a batch", [X, y])
-    if X.dim() == 0 or y.shape != X.shape[:1]:
+def check_labels(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless y has one label for each example of X, and no further dimension to broadcast."""
+    if y.shape != X.shape[:1]:
         raise ValueError(f"X needs one row and y one label per example, got shapes {tuple(X.shape)} and "
                          f"{tuple(y.shape)}")
-    if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype is torch.bool:
-        raise ValueError(f"labels must be whole numbers, got {y.dtype}")
 
 
 def check_lr(lr: Any) -> None:
