@@ -307,13 +307,6 @@ def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data
     assert not same(results[0][1], results[2][1])
 
 
-def test_training_and_evaluation_use_all_devices(small_data):
-    net, sizes = convnet().eval(), {True: [], False: []}  # a reader may have looked at it last
-    net[0].register_forward_hook(lambda m, X, out: sizes[m.training].append(len(out)))
-    train_data_parallel(net, 3, 70, 0.2, num_epochs=1)
-    assert sorted(sizes[True]) == [22, 22, 24, 24, 24, 24] and sorted(sizes[False]) == [23, 23, 24]
-
-
 def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypatch, capsys):
     clock = [0.0]
 

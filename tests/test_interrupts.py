@@ -233,11 +233,6 @@ def test_after_an_interrupt_all_replicas_have_taken_the_step_or_none(one_core):
     drill_train_batch(80)
 
 
-@pytest.mark.slow
-def test_after_a_thousand_interrupts_too(one_core):
-    drill_train_batch(1000)
-
-
 @pytest.mark.parametrize("stride", [1, 2])  # with gaps in memory a buffer is copied, and written back
 @pytest.mark.parametrize("f", [allreduce, allreduce_ring, *(pytest.param(f, marks=pytest.mark.slow) for f in (
     allreduce_naive, allreduce_tree, allreduce_blocks))], ids=lambda f: f.__name__)

@@ -84,11 +84,6 @@ def test_a_tensor_that_is_missing_or_of_another_shape_is_an_error(ours, theirs):
             compare()
 
 
-def test_complex_numbers_are_refused_and_not_compared_by_their_real_parts():
-    with pytest.raises(ValueError, match="complex numbers are not compared"):
-        distance([torch.tensor([1 + 5j])], [torch.ones(1)])
-
-
 def test_the_yardstick_that_a_reader_writes_misses_no_tensor_and_no_nan_either():
     one, nan = torch.ones(2), torch.tensor([1.0, float("nan")])
     far, same = bare(distance, same_bits)
