@@ -234,34 +234,6 @@ def test_a_shard_on_its_own_device_is_a_view_and_not_a_copy():
 # Failure
 
 
-def misfits():
-    X, y = examples(6)
-    other = replicas(2)
-    other[1][2] = torch.zeros(50, 20, 3, 3, requires_grad=True)
-    tied = replicas(2)
-    tied[1][5] = tied[0][5].detach().requires_grad_()
-    elsewhere = replicas(2)
-    elsewhere[1][3] = torch.zeros(50, device="meta", requires_grad=True)
-    return {
-        "fewer replicas than devices": (X, y, replicas(2), [CPU] * 3, "got 2 replicas for 3 devices"),
-        "more replicas than devices": (X, y, replicas(2), [CPU], "got 2 replicas for 1 devices"),
-        "no devices": (X, y, [], [], "no devices"),
-        "lengths": (X, y[:5], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(5,\)"),
-        "empty batch": (X[:0], y[:0], replicas(2), [CPU] * 2, "there are no examples"),
-        "labels as a column": (X, y[:, None], replicas(2), [CPU] * 2, r"got shapes \(6, 1, 28, 28\) and \(6, 1\)"),
-        "labels of another dtype": (X, y.short(), replicas(2), [CPU] * 2, "classes must be int64, .* got torch.int16"),
-        "a class that is not there": (X, y.clamp(max=-100), replicas(2), [CPU] * 2, "classes count from 0, got -100"),
-        "NaN": (X * float("nan"), y, replicas(2), [CPU] * 2, "X holds NaN or infinity"),
-        "images of another dtype": (X.double(), y, replicas(2), [CPU] * 2, "must require grad and be torch.float64"),
-        "parameters without grad": (X, y, [lenet_params(), lenet_params()], [CPU] * 2, "of replica 0 must require grad"),
-        "shapes": (X, y, other, [CPU] * 2, r"replica 1 is no LeNet, .*\(50, 20, 3, 3\).*LeNet's .*\(50, 20, 5, 5\)"),
-        "missing tensors": (X, y, [replicas(1)[0][:7]] * 2, [CPU] * 2, "replica 0 is no LeNet"),
-        "one replica twice": (X, y, replicas(1) * 2, [CPU] * 2, "parameter 0 of replica 0 and .* 0 of replica 1 share"),
-        "one tensor twice": (X, y, tied, [CPU] * 2, "parameter 5 of replica 0 and parameter 5 of replica 1 share memory"),
-        "place": (X, y, elsewhere, [CPU] * 2, "replica 1 belongs on cpu, but has parameters on meta"),
-    }
-
-
 def test_an_interrupt_of_sgd_waits_until_all_parameters_have_taken_the_step():
     params = [torch.ones(1, requires_grad=True) for _ in range(3)]
     for p in params:

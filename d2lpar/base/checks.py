@@ -74,14 +74,12 @@ def check_device(device: Any) -> None:
         raise ValueError(f"a device is what try_devices gives, or torch.device('cpu'), got {shown(device)}")
 
 
-def check_devices(devices: Any, least: int = 0) -> None:
-    """Raise ValueError unless `devices` is a list of `torch.device`, at least so many."""
+def check_devices(devices: Any) -> None:
+    """Raise ValueError unless `devices` is a list of `torch.device`."""
     if not isinstance(devices, list | tuple):
         raise ValueError(f"devices must be a list, as try_devices gives it, got {shown(devices)}")
     for device in devices:
         check_device(device)
-    if len(devices) < least:
-        raise ValueError(f"devices must be a list of at least {least}, got {shown(devices)}")
 
 
 def check_module(module: Any) -> None:
