@@ -249,9 +249,8 @@ def test_one_value_per_channel_in_the_whole_batch_is_refused_and_changes_nothing
 
 
 @pytest.mark.parametrize("x, words", [
-    (torch.ones(4, 2), "expected 3 channels, got 2 in a tensor of shape .4, 2. and torch.float32"),
-    (torch.ones(4, 3, dtype=torch.int64), "a tensor of real numbers"), (torch.ones(3), "of shape .B, C."),
-    (torch.ones(4, 3).to(torch.complex64), "a tensor of real numbers"), ([[1.0, 2.0, 3.0]], "must be a tensor")])
+    (torch.ones(4, 1), "expected 3 channels of real numbers, got a tensor of shape .4, 1. and torch.float32"),
+    (torch.ones(4, 3, dtype=torch.int64), "of real numbers"), (torch.ones(3), "3 channels")])
 def test_an_input_that_does_not_fit_is_refused_and_releases_the_other_ranks(x, words):
     with pytest.raises(ValueError, match=words) as error:
         run_on_devices(lambda x: SyncBatchNorm(3)(x), [torch.ones(4, 3), x, torch.ones(4, 3)])
@@ -298,14 +297,6 @@ def test_ranks_in_different_layers_are_told_so():
         run_on_devices(lambda norm: norm(torch.ones(4, norm.num_features)), norms)
 
 
-@pytest.mark.parametrize("settings, words", [
-    ({"num_features": 0}, "num_features must be a whole number"), ({"eps": -1}, "eps must be a finite number"),
-    ({"momentum": 1.5}, "momentum must be a number from 0 to 1"), ({"affine": 1}, "affine must be True or False")])
-def test_settings_without_sense_are_refused(settings, words):
-    with pytest.raises(ValueError, match=words):
-        SyncBatchNorm(**{"num_features": 3, **settings})
-
-
 # Converted
 
 
@@ -330,11 +321,10 @@ class Odd(nn.BatchNorm1d):
     pass
 
 
-@pytest.mark.parametrize("odd, words", [
-    (nn.LazyBatchNorm2d(), "1 has no shape yet"), (Odd(3), "1 is a Odd, and may do something else")])
-def test_what_cannot_be_converted_is_named_and_nothing_is(odd, words):
+@pytest.mark.parametrize("odd", [nn.LazyBatchNorm2d(), Odd(3)])
+def test_what_cannot_be_converted_is_named_and_nothing_is(odd):
     net = nn.Sequential(nn.BatchNorm1d(3), odd)
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=f"1 is a {type(odd).__name__}, and may do something else"):
         convert_batchnorm(net)
     assert type(net[0]) is nn.BatchNorm1d
 

@@ -1,298 +1,196 @@
-"""The door of every public function: what makes no sense is refused by the package, in one line, not by what it calls."""
+"""What would be wrong in silence is refused before anything is changed; for all else Python's and PyTorch's words do.
+
+Each row of the table is silent without its check, or stops half way: a number that is wrong, NaN that spreads, a tensor
+that is left out.
+"""
 
 from __future__ import annotations
 
-import ast
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from fractions import Fraction
-from functools import cache
-from importlib import import_module
-from inspect import signature
-from pathlib import Path
-from typing import Any
+from math import inf, nan
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from matplotlib import pyplot as plt
+from torch import nn
 from torch.utils import _pytree as pytree
 
-import d2lpar
 from d2lpar.base import checks
-from d2lpar.data.official_files import DataError
+from d2lpar.base.history import History
+from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
 from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.one_step.concise import evaluate_accuracy_gpus
+from d2lpar.larger_batches.batchnorm import SyncBatchNorm, combine_moments
+from d2lpar.larger_batches.schedules import warmup_lr
+from d2lpar.one_step.concise import evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, lenet_params
-from d2lpar.one_step.scratch import evaluate_accuracy, get_params
-from d2lpar.one_step.step_times import alone_s, by_data_s
-from d2lpar.pages.explorer import Slider, bars
-from d2lpar.pages.records import RecordError
-from d2lpar.pages.verdicts import check
-from d2lpar.sums.cost import Link, ring_s
-from d2lpar.sums.messages import exchange
-from helpers.modules import mlp
-from test_names import listed
+from d2lpar.one_step.replicas import gather, scatter
+from d2lpar.one_step.scratch import (
+    allreduce,
+    evaluate_accuracy,
+    get_params,
+    sgd,
+    split_batch,
+    train,
+    train_batch,
+    train_batch_threads,
+)
+from d2lpar.one_step.yardstick import distance, one_worker, same_bits
+from d2lpar.sums.cluster_cost import halving_s, nested_halving_s, nested_ring_s
+from d2lpar.sums.collectives import allreduce_flat
+from d2lpar.sums.cost import Link, fit_link
+from d2lpar.sums.messages import deliver, exchange
 
 pytestmark = pytest.mark.usefixtures("one_core", "small_data")
-
-CPU = torch.device("cpu")
-PACKAGE = Path(d2lpar.__file__).parent
-HOMES = {module.rpartition(".")[2]: module for module in listed(PACKAGE.parent)}
-NAN, INF = float("nan"), float("inf")
-
-# what is given in place of each argument, and also as the only entry of a list, and beside a good one
-JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", object(), int, {}, {"a": None}, [], (), [[]],
-        range(3), {1, 2}, np.array(3.0), np.zeros((2, 2)), torch.tensor(3.0), torch.zeros(0), torch.zeros(2, 2),
-        torch.zeros(3, dtype=torch.int64), torch.zeros(3, requires_grad=True), torch.full((6, 1, 28, 28), NAN),
-        torch.zeros(6, 1, 28, 28), torch.zeros(6, dtype=torch.bool), torch.device("cpu"),
-        [torch.zeros(3), torch.zeros(2)], [torch.zeros(3), torch.zeros(3).double()], [[torch.zeros(3)], []]]
-
-# Tried elsewhere, because they would download, start processes or train as soon as their arguments are good
-ELSEWHERE = {"download.download_fashion_mnist", "launch.run_ranks", "launch.RankGroup", "ranks.ring_allreduce",
-             "ddp.broadcast_start", "ddp.average_gradients", "ddp.average_flat", "ddp.average_in_hooks", "ddp.OwnDDP",
-             "traffic.record_rank", "evaluation.count_right_on_ranks", "records.run_missing", "study.run_study", "study.run_setting",
-             "diagnosis.diagnose"}
-
-# What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
-INNER = set("""
-    checks.shown checks.is_number checks.check_counts checks.check_seeds checks.check_numbers checks.check_functions
-    checks.check_truth_values checks.check_list checks.check_tensors checks.check_device checks.check_devices
-    checks.check_module checks.check_labels checks.check_lr
-    interrupts.Waiting door.taught door.bare door.is_door history.in_notebook official_files.File official_files.DataError official_files.named_root
-    messages.Message messages.deliver buffers.why_not_written collectives.sum_blocks
-    models.lenet models.check_images models.check_lenet models.check_start models.check_net models.init_weights scratch.shard_backward
-    scratch.checked_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
-    scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each models.Residual
-    explorer.Slider explorer.check_bars
-    explorer.check_curves explorer.check_inputs explorer.check_spec yardstick.check_counterparts yardstick.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
-    cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time buffers.check_buffers buffers.check_lists
-    concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
-    data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
-    published.Training data_parallel.Replica data_parallel.InThreads data_parallel.trainable
-    data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
-    data_parallel.summed data_parallel.graph_is_kept
-    batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
-    batchnorm.over_examples batchnorm.along_channels batchnorm.check_first_derivative batchnorm.check_channels batchnorm.check_input
-    batchnorm.check_enough batchnorm.check_settings batchnorm.check_moments
-    schedules.check_scaling schedules.check_warmup accumulation.check_accumulation accumulation.check_one_each
-    replicas.check_cut replicas.check_replicable replicas.check_outputs official_files.check_folder launch.RankError launch.loopback
-    ranks.rank_device ranks.check_message ddp.trained_params ddp.gradient_of ddp.flat_gradients ddp.write_means ddp.at_end_of_backward
-    ddp.check_replica ddp.check_replicas ddp.check_unchanged
-    records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
-    study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy_in_turn study.recalibrated study.combined
-    study.apart study.rounded study.run evaluation.unwrap_ddp
-    recording.Step recording.Record recording.record_training rules.Rule rules.Evidence rules.Diagnosis rules.compare rules.moves rules.same_steps rules.note_batchnorm
-""".split())
-WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.",  # wrong on purpose; parts of one command
-                       "devices.", "timing.", "step_times.", "plot.", "step_spans.", "message_audit.")  # what they cannot take Python says well enough
+CPU, LINK = torch.device("cpu"), Link(1.0, 1.0)
 
 
-def images() -> dict:
-    generator = torch.Generator().manual_seed(0)
-    return {"X": torch.rand(6, 1, 28, 28, generator=generator), "y": torch.tensor([1, 2, 3, 4, 5, 6])}
+def images(**changed: object) -> dict:
+    X = torch.rand(6, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    return {"X": X, "y": torch.arange(6)} | changed
 
 
-def step() -> dict:
-    return {**images(), "replicas": [get_params(lenet_params(), CPU) for _ in range(2)], "devices": [CPU] * 2, "lr": 0.1}
+def step(**changed: object) -> dict:
+    return {**images(), "replicas": [get_params(lenet_params(), CPU) for _ in range(2)], "devices": [CPU] * 2, "lr": 0.1} | changed
 
 
-def buffers() -> dict:
-    return {"data": [torch.zeros(6), torch.ones(6)]}
+def worker(**changed: object) -> dict:
+    return {**images(**changed), "params": get_params(lenet_params(), CPU), "lr": 0.1}
 
 
-SPEC = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "7", "flops_per_s": "3"}, {"alone": alone_s}, "alone")
+def accuracy_of(X: torch.Tensor, y: torch.Tensor) -> float:
+    return evaluate_accuracy(lenet_params(), [(X, y)])
 
 
-def with_gradient(p: torch.Tensor) -> list:
-    p.grad = torch.ones_like(p)
+def aliases() -> list:
+    params = get_params(lenet_params(), CPU)
+    return [params, [p.to(CPU) for p in params]]
+
+
+def crossed() -> list:
+    first, second = get_params(lenet_params(), CPU), get_params(lenet_params(), CPU)
+    second[1] = first[5].detach()[:20].requires_grad_()  # a leaf, as every parameter
+    return [first, second]
+
+
+def one_nan(x: torch.Tensor, value: float = nan) -> torch.Tensor:
+    x.view(-1)[-1] = value
+    return x
+
+
+def with_gradient() -> list:
+    p = torch.ones(2)
+    p.grad = torch.ones(2)
     return [p]
 
 
-def lists() -> list:
-    return [[torch.zeros(3), torch.ones(2)] for _ in range(2)]
+def one_move(*move: int, x: object = None, y: object = None) -> dict:
+    return {"parts": [[torch.ones(3) if x is None else x]] * 2, "into": [[torch.zeros(3) if y is None else y] for _ in range(2)], "moves": [move or (0, 1, 0)], "add": True}
 
 
-# For every public function, arguments that it takes; an argument that is not here is not tried.
-GOOD: dict[str, Callable[[], dict]] = {
-    "interrupts.uninterrupted": lambda: {"patience": 3},
-    "official_files.raw_folder": lambda: {"root": Path("there")},
-    "official_files.read_set": lambda: {"root": Path("not there"), "is_train": True, "count": 3},
-    "standin.standin": lambda: {"is_train": True, "count": 3},
-    "batches.Batches": lambda: {"images": torch.zeros(3, 1, 28, 28, dtype=torch.uint8), "labels": torch.zeros(3).byte(), "batch_size": 2,
-                             "shuffle_seed": 1},
-    "batches.load_data_fashion_mnist": lambda: {"batch_size": 2, "num_train": 3, "num_test": 3, "seed": 0},
-    "batches.provenance": lambda: {"num_train": 3, "num_test": 3},
-    "models.lenet_params": lambda: {"scale": 0.1, "seed": 0},
-    "models.resnet18": lambda: {"num_classes": 2, "in_channels": 1, "width": 2},
-    "models.initialize": lambda: {"net": mlp(), "seed": 0},
-    "results.stored_results": lambda: {"name": "lenet_trainings"},
-    "records.read_records": lambda: {"path": PACKAGE / "pages" / "stored" / "last_minibatch.jsonl"},
-    "results.stored_records": lambda: {"name": "batch_sizes"},
-    "results.stored_script": lambda: {"name": "train_ddp"},
-    "verdicts.check": lambda: {"label": "ex-kb"},
-    "verdicts.verdict": lambda: {"check": str, "answer": str},
-    "schedules.linear_lr": lambda: {"lr": 0.1, "k": 2},
-    "schedules.sqrt_lr": lambda: {"lr": 0.1, "k": 2},
-    "schedules.warmup_lr": lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3},
-    "schedules.total_batch_size": lambda: {"per_device": 8, "num_devices": 2, "accumulation": 2},
-    "accumulation.accumulate_gradients": lambda: {"net": mlp(), "num_microbatches": 2},
-    "yardstick.one_worker": lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": 0.1},
-    "yardstick.distance": lambda: {"ours": [torch.ones(2)], "theirs": [torch.ones(2)]},
-    "yardstick.same_bits": lambda: {"replicas": [[torch.ones(2)], [torch.ones(2)]]},
-    "yardstick.equal_bits": lambda: {"p": torch.ones(2), "q": torch.ones(2)},
-    "explorer.expression": lambda: {"formula": by_data_s, "overlap": "0.5"},
-    "explorer.bars": lambda: {"sliders": {"batch": Slider("batch size", 8, 1, 9, 1)}, "given": {"flop": "7", "flops_per_s": "3"},
-                              "formulas": {"alone": alone_s}, "alone": "alone"},
-    "explorer.curves": lambda: {"sliders": {"k": Slider("devices", 4, 1, 8, 1)}, "given": {"size_bytes": "7", "link.alpha_s": "2",
-                                "link.beta_s_per_byte": "3"}, "formulas": {"ring": ring_s}, "along": "k", "places": [2, 4], "alone": "5"},
-    "explorer.still_of": lambda: {"spec": SPEC},
-    "explorer.show_explorer": lambda: {"spec": SPEC},
-    "buffers.overlaps": lambda: {"tensors": [torch.ones(2)]},
-    "buffers.as_arrays": lambda: {"tensors": [torch.ones(2)]},
-    "buffers.cut": lambda: {**buffers(), "num_chunks": 2},
-    "messages.Meter": lambda: {"devices": [CPU]},
-    "messages.exchange": lambda: {"parts": lists(), "moves": [(0, 1, 0)], "into": lists()},
-    **dict.fromkeys([f"collectives.{name}" for name in (
-        "allreduce_naive", "allreduce_tree", "reduce_scatter", "all_gather", "allreduce_ring", "allreduce_blocks")], buffers),
-    "scratch.allreduce": buffers,
-    "collectives.allreduce_flat": lambda: {"device_tensors": lists()},
-    "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
-    "ddp.assign_buckets": lambda: {"tensors": [torch.ones(2)], "first_bytes": 4, "cap_bytes": 8},
-    "scratch.get_params": lambda: {"params": lenet_params(), "device": CPU},
-    "scratch.split_batch": lambda: {**images(), "devices": [CPU]},
-    "scratch.train_batch_threads": step,
-    "scratch.train_batch": step,
-    "scratch.sgd": lambda: {"params": with_gradient(torch.ones(2)), "lr": 0.1, "batch_size": 2},
-    "scratch.evaluate_accuracy": lambda: {"params": lenet_params(), **images()},
-    "scratch.train": lambda: {"num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "params": lenet_params(), "seed": 0, "num_train": 70},
-    "cost.naive_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
-    "cost.tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
-    "cost.ring_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
-    "cluster_cost.halving_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0)},
-    "cluster_cost.double_tree_s": lambda: {"size_bytes": 3, "k": 2, "link": Link(1.0, 1.0), "pieces": 2},
-    "cluster_cost.nested_halving_s": lambda: {"size_bytes": 3, "k": 4, "per_node": 2, "inside": Link(1.0, 1.0), "between": Link(2.0, 2.0)},
-    "cluster_cost.nested_ring_s": lambda: {"size_bytes": 3, "k": 4, "per_node": 2, "inside": Link(1.0, 1.0), "between": Link(2.0, 2.0)},
-    "cluster_cost.bus_bandwidth": lambda: {"size_bytes": 3, "k": 2, "seconds": 0.5},
-    "cluster_cost.bucket_sizes": lambda: {"sizes_bytes": [1, 2], "first_bytes": 1, "cap_bytes": 2},
-    "cost.rounds_s": lambda: {"rounds": [[1], [2, 2]], "link": Link(1.0, 1.0), "common": Link(0.0, 0.0)},
-    "cost.fit_link": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0]},
-    "replicas.scatter": lambda: {"inputs": torch.ones(2), "devices": [CPU], "dim": 0},
-    "replicas.replicate": lambda: {"module": mlp(), "device": CPU, "copy": True},
-    "replicas.gather": lambda: {"outputs": [torch.ones(2), torch.ones(1)], "device": CPU, "dim": 0},
-    "data_parallel.DataParallel": lambda: {"module": mlp(), "device_ids": [CPU], "output_device": CPU, "dim": 0},
-    "batchnorm.moments": lambda: {"x": torch.ones(3, 2)},
-    "batchnorm.combine_moments": lambda: {"counts": [3, 0], "means": [torch.ones(2)] * 2, "squares": [torch.ones(2)] * 2},
-    "batchnorm.SyncBatchNorm": lambda: {"num_features": 3, "eps": 0.1, "momentum": 0.1, "affine": True, "track_running_stats": True},
-    "batchnorm.convert_batchnorm": lambda: {"module": mlp()},
-    "concise.evaluate_accuracy_gpus": lambda: {"net": mlp(torch.float32), "y": torch.tensor([0, 1, 2]), "devices": [CPU]},
-    "concise.train_data_parallel": lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 70, "lr": 0.1, "num_epochs": 1, "seed": 0},
-}
+def moves_of(moves: list) -> dict:
+    return {"parts": [[torch.ones(3), torch.ones(3)] for _ in range(4)], "moves": moves, "add": True}
 
-# Where arguments are not simply passed by their names
-CALLS: dict[str, Callable] = {
-    "messages.exchange": lambda **kwargs: exchange(add=True, **kwargs),
-    "scratch.evaluate_accuracy": lambda params, X, y: evaluate_accuracy(params, [(X, y)]),
-    "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
-    "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
-    "verdicts.check": lambda label: check(label, dict),
+
+def batch(**changed: object) -> dict:
+    return {"net": nn.Flatten(), "X": torch.ones(4, 3, requires_grad=True), "y": torch.tensor([0, 1, 2, 0]), "num_microbatches": 2} | changed
+
+
+def bytes_(**changed: object) -> dict:
+    return {"images": torch.zeros(4, 1, 2, 2).byte(), "labels": torch.zeros(4).byte(), "batch_size": 2} | changed
+
+
+NO_RATES, NO_COUNTS = (nan, inf, -0.1, "0.1"), (0, -1, 1.5)
+ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called, with what, and a part of the words
+    **{f"{fn.__name__} with the rate {lr}": (fn, lambda lr=lr: step(lr=lr), f"learning rate must be a finite number of at least 0, got {lr!r}")
+       for fn in (train_batch, train_batch_threads) for lr in NO_RATES},
+    "sgd with NaN": (sgd, lambda: {"params": with_gradient(), "lr": nan, "batch_size": 2}, "learning rate"),
+    "one worker with NaN": (one_worker, lambda: {**images(), "params": get_params(lenet_params(), CPU), "lr": nan}, "learning rate"),
+    "train with NaN": (train, lambda: {"num_devices": 2, "batch_size": 2, "lr": nan, "num_epochs": 1}, "learning rate"),
+    "train_data_parallel with NaN": (train_data_parallel, lambda: {"net": LeNet(), "num_devices": 2, "batch_size": 2, "lr": nan}, "learning rate"),
+    **{f"sgd of {n} examples": (sgd, lambda n=n: {"params": with_gradient(), "lr": 1.0, "batch_size": n}, "batch_size must be") for n in NO_COUNTS},
+    "replicas that are one": (train_batch, lambda: step(replicas=aliases()), "parameter 0 of replica 0 and parameter 0 of replica 1 share memory"),
+    "replicas that are one in one place": (train_batch_threads, lambda: step(replicas=crossed()), "parameter 5 of replica 0 and parameter 1 of replica 1"),
+    "one replica for two devices": (train_batch, lambda: step(replicas=[get_params(lenet_params(), CPU)]), "1 replicas for 2 devices"),
+    "no examples": (train_batch, lambda: step(X=torch.ones(0, 1, 28, 28), y=torch.arange(0)), "no examples"),
+    **{f"{name}: {what}": (fn, lambda given=given, changed=changed: given(**changed()), words)
+       for name, fn, given in (("train_batch", train_batch, step), ("one_worker", one_worker, worker), ("evaluate_accuracy", accuracy_of, images))
+       for what, changed, words in (
+           ("NaN", lambda: {"X": one_nan(images()["X"])}, "images must be finite"),
+           ("infinity", lambda: {"X": one_nan(images()["X"], inf)}, "images must be finite"),
+           ("a label left out", lambda: {"y": torch.tensor([1, 2, -100, 3, 4, 5])}, "classes count from 0, got -100"),
+           ("labels as a column", lambda: {"y": torch.arange(6)[:, None]}, r"one label per example, got shapes .* and \(6, 1\)"))},
+    "accuracy of labels as a column": (evaluate_accuracy_gpus, lambda: {"net": nn.Flatten(), "devices": [CPU], "data_iter": [
+        (torch.ones(3, 6), torch.zeros(3, 1))]}, "one label per example"),
+    "more images than labels": (split_batch, lambda: {"X": torch.ones(4, 1), "y": torch.ones(3), "devices": [CPU]}, "got 4 and 3"),
+    "an accuracy in per cent": (History(1, 1, []).add, lambda: {"accuracy": 91.0}, "share from 0 to 1, got 91.0"),
+    "an accuracy of NaN": (History(1, 1, []).add, lambda: {"accuracy": nan}, "share from 0 to 1, got nan"),
+    **{f"a distance {what}": (distance, lambda a=a, b=b: {"ours": a, "theirs": b}, words) for what, a, b, words in (
+        ("without a tensor", [torch.ones(2)], [torch.ones(2), torch.ones(3)], "counterpart of its shape"),
+        ("that would broadcast", [torch.tensor(1.0)], [torch.ones(3)], "counterpart of its shape"),
+        ("of nothing", [], [], "counterpart of its shape"),
+        ("of imaginary parts", [torch.ones(2) * 1j], [torch.ones(2) * 2j], "complex"))},
+    "the bits of nothing": (same_bits, lambda: {"replicas": [[], []]}, "counterpart"),
+    "allreduce of shapes that broadcast": (allreduce, lambda: {"data": [torch.ones(2, 2), torch.ones(2)]}, "shape of entry 1"),
+    "allreduce of one tensor twice": (allreduce, lambda: {"data": [torch.ones(3)] * 2}, "entries 0 and 1 overlap"),
+    "lists of two lengths": (allreduce_flat, lambda: {"device_tensors": [[torch.ones(2), torch.ones(3)], [torch.ones(2)]]}, "lengths \\[2, 1\\]"),
+    "a move from the end": (exchange, lambda: one_move(0, -1, 0), "count from 0"),
+    "a move that broadcasts": (exchange, lambda: one_move(x=torch.ones(1)), "does not fit into"),
+    "a move that rounds": (exchange, lambda: one_move(y=torch.zeros(3).long()) | {"add": False}, "float32 .* does not fit into torch.int64"),
+    "a move into truth values": (exchange, lambda: one_move(x=torch.ones(3).bool(), y=torch.ones(3).bool()), "truth values"),
+    **{f"a round in which {what}": (exchange, lambda moves=moves: moves_of(moves), words) for what, moves, words in (
+        ("a rank sends twice", [(0, 1, 0), (0, 2, 1)], "rank 0 sends two messages"),
+        ("a rank receives twice", [(0, 2, 0), (1, 2, 1)], "rank 2 receives two messages"),
+        ("one reads what another writes", [(0, 1, 0), (1, 2, 0)], r"move \(0, 1, 0\) writes what move \(1, 2, 0\) reads"))},
+    "a round in which two write into one place": (exchange, lambda: moves_of([(0, 1, 0), (2, 3, 0)]) | {"into": [[torch.zeros(4)[:3]] * 2] * 4}, "into one place"),
+    "a delivery that broadcasts": (deliver, lambda: {"source": 0, "target": 1, "x": torch.ones(1), "into": torch.zeros(3), "add": True}, "does not fit"),
+    "a delivery from nobody": (deliver, lambda: {"source": -1, "target": 1, "x": np.ones(3), "into": np.zeros(3), "add": True}, "from rank to rank"),
+    "a line through one size": (fit_link, lambda: {"sizes_bytes": [3, 3], "seconds": [1.0, 2.0]}, "two different sizes"),
+    **{f"a time of {t}": (fit_link, lambda t=t: {"sizes_bytes": [1, 2], "seconds": [1.0, t]}, "times above 0") for t in (0.0, -1.0, nan, inf)},
+    "halving on six": (halving_s, lambda: {"size_bytes": 3, "k": 6, "link": LINK}, "power of two, got 6"),
+    **{f"{fn.__name__} of a node too large": (fn, lambda: {"size_bytes": 3, "k": 4, "per_node": 8, "inside": LINK, "between": LINK}, "at most all 4 devices, got 8")
+       for fn in (nested_ring_s, nested_halving_s)},
+    "a warm-up that never ends": (warmup_lr, lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 4, "num_updates": 3}, "warm-up of 4 updates is longer"),
+    **{f"update {n} of three": (warmup_lr, lambda n=n: {"step": n, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3}, f"no update {n}") for n in (-1, 3)},
+    "a mean per micro-batch": (accumulate_gradients, lambda: batch(loss=nn.CrossEntropyLoss()), "one number per example, .* here 2"),
+    "a label that does not count": (accumulate_gradients, lambda: batch(y=torch.tensor([0, 1, -100, 2])), "labels count from 0, got -100"),
+    "moments of a shard too few": (combine_moments, lambda: {"counts": [1, 2], "means": [torch.ones(2)], "squares": [torch.ones(2)] * 2}, "got 2, 1 and 2"),
+    "moments that broadcast": (combine_moments, lambda: {"counts": [1, 2], "means": [torch.ones(2), torch.tensor(1.0)], "squares": [torch.ones(2)] * 2}, "one shape"),
+    **{f"BatchNorm with {setting}": (SyncBatchNorm, lambda setting=setting: {"num_features": 2} | setting, "eps must not be negative") for setting in (
+        {"eps": -1.0}, {"eps": nan}, {"momentum": 1.5}, {"momentum": nan})},
+    "images that are no bytes": (Batches, lambda: bytes_(images=torch.ones(4, 1, 2, 2)), "uint8"),
+    "fewer labels than images": (Batches, lambda: bytes_(labels=torch.zeros(3).byte()), "got 4 of torch.uint8 and 3"),
+    "batches of a negative size": (Batches, lambda: bytes_(batch_size=-1), "batch_size must be"),
+    "all images but one": (load_data_fashion_mnist, lambda: {"batch_size": 2, "num_train": -1}, "num_train must be"),
+    "no images": (provenance, lambda: {"num_train": 3, "num_test": 0}, "num_test must be"),
+    "an iterator for all devices": (scatter, lambda: {"inputs": [torch.ones(2), iter([1, 2])], "devices": [CPU] * 2}, "share an iterator"),
+    "an output on one rank only": (gather, lambda: {"outputs": [torch.ones(2), None], "device": CPU}, "None on some ranks only"),
+    "a number for a list of devices": (DataParallel, lambda: {"module": nn.Flatten(), "device_ids": 2}, "device_ids is a list .* got 2"),
 }
 
 
-BLOCKS = ("interrupts.uninterrupted", "buffers.cut")  # are called when they are entered
+def tensors_in(arguments: dict) -> list[torch.Tensor]:
+    return [x for x in pytree.tree_leaves(arguments) if isinstance(x, torch.Tensor)]
 
 
-def public(name: str) -> Callable:
-    """The function or class of this name in the package."""
-    module, _, attribute = name.rpartition(".")
-    return CALLS.get(name) or getattr(import_module(HOMES[module]), attribute)
+@pytest.mark.parametrize("what", ROWS)
+def test_what_would_be_wrong_in_silence_is_refused_before_anything_is_changed(what: str) -> None:
+    call, given, words = ROWS[what]
+    arguments = given()
+    before = [x.detach().clone() for x in tensors_in(arguments)]
+    with pytest.raises(ValueError, match=words) as refusal:
+        call(**arguments)
+    assert "\n" not in str(refusal.value)
+    assert all(torch.equal(x.nan_to_num(), old.nan_to_num()) for x, old in zip(tensors_in(arguments), before))
 
 
-def call(name: str, arguments: dict[str, Any]) -> None:
-    result = public(name)(**arguments)
-    if name in BLOCKS:
-        with result:
-            pass
-
-
-@cache
-def raises(file: str) -> list[range]:
-    """The lines of a module's `raise` statements."""
-    return [range(node.lineno, node.end_lineno + 1) for node in ast.walk(ast.parse(Path(file).read_text("utf8"))) if isinstance(node, ast.Raise)]
-
-
-def complaint(name: str, argument: str, junk: object) -> str:
-    """How the package has answered wrongly to this argument; "" if it took it, or refused it itself."""
-    try:
-        call(name, {**GOOD[name](), argument: junk})
-    except (ValueError, DataError, RecordError) as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        own = Path(last.filename).is_relative_to(PACKAGE) and any(last.lineno in lines for lines in raises(last.filename))
-        if own and "\n" not in str(error) and len(str(error)) < 2000:
-            return ""
-        return f"{name}({argument}={checks.shown(junk)}): {last.filename}:{last.lineno}: {error!r}"
-    except Exception as error:
-        return f"{name}({argument}={checks.shown(junk)}): {error!r}"
-    finally:
-        plt.close("all")
-    return ""
-
-
-def every_public_name(root: Path) -> set[str]:
-    found = set()
-    for stem, module in HOMES.items():
-        loaded = import_module(module)
-        found |= {f"{stem}.{name}" for name, value in vars(loaded).items()
-                  if not name.startswith("_") and getattr(value, "__module__", None) == module and callable(value)}
-    return {name for name in found if not name.startswith(WHOLE_MODULES_INNER)}
-
-
-def test_every_public_function_is_tried_or_is_an_inner_one(root: Path) -> None:
-    asking = {name for name in every_public_name(root) if name in INNER or signature(public(name)).parameters}
-    assert asking ^ (set(GOOD) | INNER | ELSEWHERE) == set(), "of the package or of this test, but not both"
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_what_is_good_is_taken(name: str) -> None:
-    with suppress(DataError):  # there are no files in the folder
-        call(name, GOOD[name]())
-
-
-# What could be taken for sense, and must not be
-NO_LR, NO_COUNT, NO_SEED = [NAN, INF, -0.1, True, "0.1", None], [0, -1, 1.5, True, "2", None], [-1, 1.5, True, 2**64]
-MUST_BE_REFUSED = {
-    **{(name, "lr"): NO_LR for name in ("scratch.train_batch", "scratch.train_batch_threads", "scratch.sgd", "scratch.train",
-                                        "yardstick.one_worker", "concise.train_data_parallel", "schedules.linear_lr", "schedules.sqrt_lr",
-                                        "schedules.warmup_lr")},
-    **{(name, argument): NO_COUNT for name, argument in (
-        ("batches.Batches", "batch_size"),
-        ("scratch.sgd", "batch_size"), ("scratch.train", "num_devices"), ("models.resnet18", "width"),
-        ("history.History", "num_epochs"), ("concise.train_data_parallel", "batch_size"),
-        ("accumulation.accumulate_gradients", "num_microbatches"), ("schedules.warmup_lr", "num_updates"),
-        ("schedules.total_batch_size", "accumulation"))},
-    **{(name, "k"): [0, 0.5, NAN, INF, True, "2", None] for name in ("schedules.linear_lr", "schedules.sqrt_lr", "schedules.warmup_lr")},
-    ("accumulation.accumulate_gradients", "loss"): [torch.nn.functional.cross_entropy, None, 3],
-    **{(name, "seed"): NO_SEED for name in ("models.initialize", "batches.load_data_fashion_mnist")},
-    **{(name, "init"): [3, "normal", True] for name in ("models.initialize", "concise.train_data_parallel")},
-    **{(name, "y"): [torch.ones(6), torch.ones(6, dtype=torch.bool), torch.ones(6, 1, dtype=torch.int64), torch.ones(5).long()]
-       for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "yardstick.one_worker")},
-    **{(name, "X"): [torch.full((6, 1, 28, 28), NAN), torch.zeros(6, 28, 28), torch.zeros(6, 1, 28, 28, dtype=torch.uint8)]
-       for name in ("scratch.train_batch", "scratch.evaluate_accuracy", "yardstick.one_worker")},
-}
-
-
-@pytest.mark.parametrize("name, argument", MUST_BE_REFUSED)
-def test_what_only_looks_like_sense_is_refused_before_anything_is_changed(name: str, argument: str) -> None:
-    for junk in MUST_BE_REFUSED[name, argument]:
-        arguments = {**GOOD[name](), argument: junk}
-        tensors = [x for x in pytree.tree_leaves(arguments) if isinstance(x, torch.Tensor)]
-        before = [x.detach().clone() for x in tensors]
-        with pytest.raises(ValueError):
-            call(name, arguments)
-        assert all(torch.equal(x.nan_to_num(), old.nan_to_num()) for x, old in zip(tensors, before))
+def test_what_is_right_is_taken() -> None:
+    train_batch(**step())
+    train_batch_threads(**step())
+    exchange(**one_move())
+    accumulate_gradients(**batch())
+    Batches(**bytes_())
+    assert warmup_lr(2, 0.1, 2, 2, 3) == 0.2 and fit_link([1, 2], [1.0, 2.0]).alpha_s == pytest.approx(0)
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
@@ -301,20 +199,20 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
         checks.check_counts(k=np.int64(0))
 
 
-@pytest.mark.parametrize("name", GOOD)
-def test_junk_is_refused_in_words_of_the_package(name: str) -> None:
-    found = []
-    for argument, good in GOOD[name]().items():
-        beside = [[*good[:1], junk] for junk in JUNK] if isinstance(good, list) else []
-        for junk in [*JUNK, *([junk] for junk in JUNK), *beside]:
-            found.append(complaint(name, argument, junk))
-    assert list(filter(None, found)) == []
+@pytest.mark.parametrize("number", [True, nan, -inf, "3", 1j, 10**400, torch.tensor(3.0)])
+def test_a_number_is_finite_and_fits_into_a_float(number: object) -> None:
+    assert not checks.is_number(number)
+    assert checks.is_number(3) and checks.is_number(np.float32(0.5))
+    with pytest.raises(ValueError, match="lr must be a finite number"):
+        checks.check_numbers(lr=number)
 
 
-NESTED = st.recursive(st.sampled_from(JUNK), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("ab"), inner), max_leaves=6)
-
-
-@given(st.data())
-def test_nested_junk_is_refused_too(data: st.DataObject) -> None:
-    name = data.draw(st.sampled_from(sorted(GOOD)))
-    assert complaint(name, data.draw(st.sampled_from(sorted(GOOD[name]()))), data.draw(NESTED)) == ""
+@pytest.mark.parametrize("check, good, junk", [
+    (checks.check_list, [[], (1,), torch.ones(2)], [3, "3", {}, {1, 2}, iter([1])]),
+    (checks.check_tensors, [[], [torch.ones(2)]], [[torch.ones(2), 3], 3, "3"])])
+def test_a_list_has_an_order_and_a_length(check: Callable, good: list, junk: list) -> None:
+    for things in good:
+        check("things", things)
+    for things in junk:
+        with pytest.raises(ValueError, match="things must be a list"):
+            check("things", things)

@@ -118,13 +118,6 @@ def test_the_start_on_a_gpu_has_the_bits_of_that_on_a_cpu():
     assert same(bits(here), [x.cpu() for x in bits(there)])
 
 
-def test_a_network_on_two_devices_or_without_memory_is_not_started():
-    for elsewhere, words in ((convnet().to("meta"), r"on \['meta'\]"), (convnet(), r"on \['cpu', 'meta'\]")):
-        elsewhere[0].to("meta")
-        with pytest.raises(ValueError, match=words):
-            initialize(elsewhere)
-
-
 def test_a_start_leaves_the_global_random_generator_alone():
     net, before = convnet(), torch.get_rng_state()
     initialize(net)
@@ -312,30 +305,6 @@ def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data
         results.append((training.accuracies, bits(net)))
     assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
     assert not same(results[0][1], results[2][1])
-
-
-@pytest.mark.parametrize("lr, num_epochs, words", [(float("nan"), 2, "learning rate .* got nan"), (-0.1, 2, "got -0.1"),
-                                                   (0.1, 0, "num_epochs must be .* got 0")])
-def test_a_training_that_cannot_be_leaves_the_network_as_it_was(small_data, lr, num_epochs, words):
-    net = convnet()
-    before = bits(net)
-    with pytest.raises(ValueError, match=words):
-        train_data_parallel(net, 2, 32, lr, num_epochs=num_epochs)
-    assert same(before, bits(net))
-
-
-def test_an_evaluation_without_examples_or_without_parameters_is_refused():
-    with pytest.raises(ValueError, match="no examples"):
-        evaluate_accuracy_gpus(nn.Linear(2, 2), [])
-    with pytest.raises(ValueError, match="has no parameters .* name the devices"):
-        evaluate_accuracy_gpus(nn.Flatten(), [(torch.ones(2, 2), torch.ones(2))])
-
-
-def test_training_and_evaluation_use_all_devices(small_data):
-    net, sizes = convnet().eval(), {True: [], False: []}  # a reader may have looked at it last
-    net[0].register_forward_hook(lambda m, X, out: sizes[m.training].append(len(out)))
-    train_data_parallel(net, 3, 70, 0.2, num_epochs=1)
-    assert sorted(sizes[True]) == [22, 22, 24, 24, 24, 24] and sorted(sizes[False]) == [23, 23, 24]
 
 
 def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypatch, capsys):

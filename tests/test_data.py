@@ -191,25 +191,6 @@ print(len(os.listdir("/proc/self/task")) - before)
     assert threads == "0 4" and int(control) > 0
 
 
-NO_COUNTS = [0, -1, 1.5, 8.0, "8", True, float("nan")]
-
-
-@pytest.mark.parametrize("name, value", [*(("batch_size", value) for value in [*NO_COUNTS, None]),
-                                         *((name, value) for name in ("num_train", "num_test") for value in NO_COUNTS)])
-def test_what_is_no_number_of_images_is_named_before_anything_is_done(name, value, monkeypatch, capsys):
-    monkeypatch.setattr(data, "_standin_in_use", "as before")
-    with pytest.raises(ValueError, match=f"^{name} must be a whole number of at least 1, got {re.escape(repr(value))}$"):
-        load_data_fashion_mnist(**{"batch_size": 4, name: value})
-    assert data._standin_in_use == "as before" and capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("value", [-1, 2**64, 0.5, "1", None, True])
-def test_what_is_no_seed_is_named_before_anything_is_done(value, capsys):
-    with pytest.raises(ValueError, match=rf"^seed must be a whole number from 0 to 2\*\*64 - 1, got {value!r}$"):
-        load_data_fashion_mnist(4, seed=value)
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.parametrize("source", ["real", "none"])
 def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, source, capsys):
     if source == "none":
@@ -227,39 +208,6 @@ def test_more_images_than_the_files_hold_are_refused(real, monkeypatch):
     monkeypatch.setenv("D2LPAR_FULL", "1")
     with pytest.raises(DataError, match="holds 20 images, 60,000 are asked for"):
         load_data_fashion_mnist(4)
-
-
-def uint8(*shape):
-    return torch.zeros(shape, dtype=torch.uint8)
-
-
-@pytest.mark.parametrize("change, message", [
-    *(({"batch_size": value}, f"batch_size must be a whole number of at least 1, got {value!r}") for value in NO_COUNTS),
-    ({"shuffle_seed": 0.5}, "shuffle_seed must be a whole number from 0 to 2**64 - 1, got 0.5"),
-    ({"labels": uint8(4)}, "there must be images and as many labels, got 5 and 4"),
-    ({"images": uint8(0, 1, 28, 28), "labels": uint8(0)}, "there must be images and as many labels, got 0 and 0"),
-    ({"labels": torch.tensor([0, 1, 12, 3, 4])}, "labels must be from 0 to 9, got 12"),
-    ({"labels": torch.tensor([0, 1, -1, 3, 4])}, "labels must be from 0 to 9, got -1"),
-    ({"labels": torch.zeros(5)}, "labels must be whole numbers of shape (n,), got torch.float32 of shape (5,)"),
-    ({"labels": uint8(5, 1)}, "labels must be whole numbers of shape (n,), got torch.uint8 of shape (5, 1)"),
-    ({"images": torch.zeros(5, 1, 28, 28)}, "images must be uint8, got torch.float32"),
-    ({"images": [0] * 5}, "images must be a tensor in the CPU's memory, got <class 'list'>"),
-    ({"labels": uint8(5).to("meta")}, "labels must be a tensor in the CPU's memory, got meta"),
-], ids=lambda value: value if isinstance(value, str) else "")
-def test_batches_name_what_is_not_as_it_must_be(change, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        Batches(**{"images": uint8(5, 1, 28, 28), "labels": uint8(5), "batch_size": 2, **change})
-
-
-@pytest.mark.parametrize("call, message", [
-    (lambda: data.provenance(0, 10), "num_train must be a whole number of at least 1, got 0"),
-    (lambda: data.provenance(20, 1.5), "num_test must be a whole number of at least 1, got 1.5"),
-    (lambda: download_fashion_mnist(3), "root must be the name of a folder, got 3"),
-    (lambda: download_fashion_mnist(""), "root must be the name of a folder, got ''"),
-])
-def test_other_calls_name_a_wrong_argument(call, message):
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        call()
 
 
 # Which data
@@ -322,7 +270,7 @@ def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, m
     monkeypatch.setenv("D2LPAR_DATA", named)
     with pytest.raises(DataError) as error:
         official_files.find_data()
-    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'}." in str(error.value)
+    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'} " in str(error.value)
     write(checkout / place, small_files())
     for folder in (checkout, checkout / "notebooks"):
         monkeypatch.chdir(folder)
@@ -340,58 +288,6 @@ def test_a_relative_cache_is_no_cache(checkout, monkeypatch):  # as the specific
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", str(checkout / "home"))
     assert official_files.own_roots() == [checkout / "data", checkout / "home" / ".cache" / "d2lpar"]
-
-
-def no_home():
-    raise RuntimeError("Could not determine home directory.")
-
-
-def test_a_user_without_a_home_has_the_projects_data_or_the_stand_in(checkout, monkeypatch):
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setattr(Path, "home", no_home)
-    assert official_files.own_roots() == [checkout / "data"] and official_files.find_data() is None
-    (checkout / "_toc.yml").unlink()
-    assert official_files.find_data() is None
-    with pytest.raises(DataError, match="no home folder .* D2LPAR_DATA"):
-        download_fashion_mnist()
-    monkeypatch.setenv("D2LPAR_DATA", "~nobody-of-this-name/data")
-    for call in (official_files.find_data, download_fashion_mnist):
-        with pytest.raises(DataError, match="D2LPAR_DATA is ~nobody-of-this-name/data, but .*[Hh]ome directory"):
-            call()
-
-
-@pytest.fixture
-def forbidden(tmp_path, monkeypatch):
-    """A folder that nobody may look into, also where the tests run as a user to whom nothing is forbidden."""
-    folder = tmp_path / "forbidden"
-
-    def refusing(real):
-        def call(path, *args, **kwargs):
-            if not isinstance(path, int) and folder in Path(path).parents:
-                raise PermissionError(13, "Permission denied", str(path))
-            return real(path, *args, **kwargs)
-        return call
-
-    folder.mkdir()
-    for name in ("stat", "mkdir", "open", "listdir", "scandir"):
-        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
-    return folder
-
-
-def test_a_folder_of_ones_own_that_is_forbidden_is_passed_over(tmp_path, monkeypatch, forbidden):
-    for module in (official_files, download):
-        monkeypatch.setattr(module, "own_roots", lambda: [forbidden / "data", tmp_path / "cache"])
-    assert official_files.find_data() is None
-    write(tmp_path / "cache", small_files())
-    assert official_files.find_data() == tmp_path / "cache"
-
-
-def test_a_named_folder_that_is_forbidden_is_named(forbidden, monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", str(forbidden / "data"))
-    with pytest.raises(DataError, match=f"D2LPAR_DATA is .*, but {forbidden}/data/FashionMNIST/raw: Permission denied"):
-        official_files.find_data()
-    with pytest.raises(DataError, match=f"{forbidden}/data cannot be written: Permission denied. .*D2LPAR_DATA"):
-        download_fashion_mnist()
 
 
 @pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("1", (60_000, 10_000)),
@@ -489,13 +385,6 @@ def test_a_file_that_cannot_be_read_is_named(real):
     (real / TEST_IMAGES).unlink()
     (real / TEST_IMAGES).mkdir()
     with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: "):
-        load_data_fashion_mnist(4)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="nothing is forbidden to this user")
-def test_a_file_without_permission_is_named(real):
-    (real / TEST_IMAGES).chmod(0)
-    with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: Permission denied"):
         load_data_fashion_mnist(4)
 
 
@@ -640,21 +529,13 @@ def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, c
     assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
 
 
-def test_images_that_are_not_fashion_mnist_are_replaced_by_the_download(mirror, tmp_path, capsys):
-    raw = write(tmp_path, small_files(seed=5))
-    download_fashion_mnist(tmp_path)
-    assert {path.name: path.read_bytes() for path in raw.iterdir()} == small_files()
-    assert f"{raw / TRAIN_IMAGES} is not Fashion-MNIST" in capsys.readouterr().out
-
-
 @pytest.mark.filterwarnings("ignore:.*_TemporaryFileCloser:pytest.PytestUnraisableExceptionWarning")  # torchvision's, on 3.14
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("what", BROKEN_SERVERS)
-@pytest.mark.parametrize("name", [TRAIN_IMAGES, TEST_LABELS])
 @pytest.mark.parametrize("before", [{}, {**small_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a set"])
-def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, name, before):
+def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, before):
     answer, message = BROKEN_SERVERS[what]
-    mirror.faults[f"{name}.gz"] = answer
+    mirror.faults[f"{TEST_LABELS}.gz"] = answer
     if before:
         write(tmp_path, before)
     found = everything_in(tmp_path)
@@ -681,13 +562,6 @@ def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mi
     assert everything_in(tmp_path) == {}
 
 
-def test_without_a_network_the_download_says_so_in_one_line_and_leaves_nothing(tmp_path):
-    with pytest.raises(DataError, match="could not be downloaded: .*Without it the book runs on a stand-in") as error:
-        download_fashion_mnist(tmp_path / "new")  # nobody listens at this port
-    assert "\n" not in str(error.value)
-    assert everything_in(tmp_path) == {}
-
-
 @pytest.mark.parametrize("before", [{}, {TRAIN_IMAGES: b"broken"}], ids=["new", "over a set"])
 def test_an_interrupted_download_leaves_what_was_there(mirror, tmp_path, monkeypatch, before):
     def interrupted(url, filename, real=utils._urlretrieve):
@@ -711,27 +585,12 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path, root):
     assert everything_in(tmp_path) == {"file": b"mine"}
 
 
-def test_a_folder_that_is_read_only_is_named(tmp_path, monkeypatch):
-    def refused(*args, **kwargs):  # permission bits do not stop every user
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(download.tempfile, "TemporaryDirectory", refused)
-    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path))} cannot be written: Permission denied"):
-        download_fashion_mnist(tmp_path)
-
-
 def test_the_download_goes_where_the_data_is_looked_for(mirror, tmp_path, monkeypatch):
     assert download_fashion_mnist() == tmp_path / "project" == official_files.find_data()
     monkeypatch.setenv("D2LPAR_DATA", "none")
     assert download_fashion_mnist() == tmp_path / "project"
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
     assert download_fashion_mnist() == tmp_path / "named" == official_files.find_data()
-
-
-def test_the_time_out_of_the_download_is_not_left_behind(mirror, tmp_path):
-    before = download.socket.getdefaulttimeout()
-    download_fashion_mnist(tmp_path)
-    assert download.socket.getdefaulttimeout() == before
 
 
 @pytest.mark.slow
@@ -775,13 +634,6 @@ def test_of_four_downloads_at_once_one_downloads(mirror, tmp_path, monkeypatch):
     assert set(mirror.asked.values()) == {2}, "one downloads, with two requests for each file"
 
 
-def test_downloads_at_once_that_all_fail_leave_nothing(tmp_path):
-    with ThreadPoolExecutor(4) as pool:
-        downloads = [pool.submit(download_fashion_mnist, tmp_path / "new") for _ in range(4)]
-    assert [str(download.exception()) for download in downloads if "could not be downloaded" not in str(download.exception())] == []
-    assert everything_in(tmp_path) == {}
-
-
 # The stand-in
 
 
@@ -792,14 +644,6 @@ def one_core():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(cores)
-
-
-def test_what_is_done_to_the_stand_in_does_not_stay(monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    first, _ = load_data_fashion_mnist(4, 8, 4)
-    before = first.images.clone()
-    first.images.zero_()
-    assert torch.equal(load_data_fashion_mnist(4, 8, 4)[0].images, before)
 
 
 def test_the_stand_in_has_the_form_of_the_data_and_says_what_it_is(capsys):
@@ -836,17 +680,6 @@ def test_training_and_test_images_of_the_stand_in_are_different_ones():
     train_images, test_images = standin.standin(True, 100)[0], standin.standin(False, 100)[0]
     assert not any(torch.equal(a, b) for a, b in zip(train_images, test_images))
     assert len({image.numpy().tobytes() for image in train_images}) == 100
-
-
-def test_the_stand_in_neither_depends_on_the_global_random_generator_nor_moves_it():
-    standin._made.cache_clear()
-    torch.manual_seed(1)
-    first = standin.standin(True, 10)[0]
-    standin._made.cache_clear()
-    torch.manual_seed(2)
-    before = torch.get_rng_state()
-    assert torch.equal(standin.standin(True, 10)[0], first)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import torch
 
 import d2lpar
 import sync_cells
-from d2lpar import allreduce, get_params, lenet_params, split_batch, train_batch
+from d2lpar import allreduce, get_params, split_batch, train_batch
 from d2lpar.base.door import bare, is_door, taught
 from d2lpar.base.interrupts import Waiting
 
@@ -128,8 +128,3 @@ def test_the_door_stands_first_and_what_is_below_it_is_the_algorithm_and_nothing
         docstring = ast.get_docstring(node)
         assert docstring and len(docstring.splitlines()) <= 2, name
         assert all(len(line) <= 88 for line in text.splitlines()), name
-
-
-def test_lenet_params_are_read_through_their_door():
-    with pytest.raises(ValueError, match="seed"):
-        lenet_params(seed=-1)

@@ -126,21 +126,7 @@ def test_after_a_step_that_fails_interrupts_come_at_once_again():
         signal.raise_signal(signal.SIGINT)
 
 
-@pytest.mark.parametrize("accuracy", [-0.1, 1.5, float("nan")])
-def test_an_accuracy_that_is_none_is_refused_and_not_kept(accuracy, capsys):
-    with pytest.raises(ValueError, match=f"from 0 to 1, got {accuracy}"), History(1, 1, CPU) as training:
-        list(training.clocked("a"))
-        training.add(accuracy)
-    assert training.accuracies == []
-
-
 def test_a_block_without_an_epoch_prints_nothing(capsys):
     with History(1, 1, CPU):
         pass
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("num_epochs, num_batches", [(0, 3), (-1, 3), (1.5, 3), (2, 0)])
-def test_a_training_of_nothing_is_refused(num_epochs, num_batches):
-    with pytest.raises(ValueError, match=f"must be a whole number of at least 1, got {num_epochs if num_batches else 0}"):
-        History(num_epochs, num_batches, CPU)

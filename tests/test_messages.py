@@ -2,7 +2,6 @@
 
 import threading
 import time
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from d2lpar import allreduce, run_on_devices, try_devices
 from d2lpar.sums.messages import Message, Meter, deliver, exchange
-from helpers.rounds import numbers, refused, values
+from helpers.rounds import numbers, values
 from helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_meter_is_left_on")
@@ -172,7 +171,7 @@ def test_a_meter_is_off_again_after_an_error_which_it_lets_through():
     assert Meter.on is None
     with pytest.raises(ValueError):
         with Meter(try_devices(2)):
-            exchange(numbers([1]), [(0, 1, 0)], add=True)
+            exchange(numbers([1], [2]), [(0, 1, 0), (0, 1, 0)], add=True)
     assert Meter.on is None
 
 
@@ -195,21 +194,6 @@ def test_spans_last_as_long_as_a_rank_is_receiving(monkeypatch):
 # What is refused
 
 
-REFUSED = [pytest.param(*case[1:], id=case[0]) for case in refused()]
-
-
-@pytest.mark.parametrize("parts, moves, into, message", REFUSED)
-@pytest.mark.parametrize("add", [True, False])
-def test_a_round_that_cannot_be_is_refused_before_anything_changes(parts, moves, into, message, add):
-    into = parts if into == "parts" else into
-    tensors = [x for rank in [*parts, *(into or [])] for x in rank]
-    before = [x.clone() for x in tensors]
-    with Meter(try_devices(4)) as meter, pytest.raises(ValueError, match=message):
-        exchange(parts, moves, add=add, into=into)
-    assert all(torch.equal(x, b) for x, b in zip(tensors, before))
-    assert (meter.num_rounds, meter.messages) == (0, [])
-
-
 @pytest.mark.parametrize("moves, message", [
     ([(0, 1, 0), (2, 3, 0)], "rank 2 sends or receives, but the meter was made for 2 devices, and would not count it"),
     ([(1, 0, 0), (2, 3, 0)], "rank 2 .* 2 devices"), ([(0, 3, 0)], "rank 3 .* 2 devices"), ([(3, 1, 0)], "rank 3 .* 2 devices")])
@@ -224,7 +208,7 @@ def test_a_round_of_more_ranks_than_the_meter_counts_is_refused_before_anything_
     exchange(parts, moves, add=True)
 
 
-@pytest.mark.parametrize("source, target", [(2, 0), (0, 2), (-1, 0)])
+@pytest.mark.parametrize("source, target", [(2, 0), (0, 2)])
 def test_a_message_of_a_rank_that_the_meter_does_not_count_is_refused_before_it_arrives(source, target):
     into = torch.zeros(2)
     with Meter(try_devices(2)) as meter, pytest.raises(ValueError, match="sends or receives, but the meter"):
@@ -241,22 +225,6 @@ def test_a_round_that_has_not_begun_is_refused_before_anything_arrives(number):
         with pytest.raises(ValueError, match=f"is no round: the meter has begun {int(number != 0)}"):
             deliver(0, 1, parts[0][0], parts[1][0], add=True, round=number)
     assert values(parts) == [[1], [2 + (number != 0)]] and len(meter.messages) == (number != 0)
-
-
-@pytest.mark.parametrize("source, target, x, into, words", [
-    (0, 1, torch.ones(1), torch.zeros(3), r"shape \(1,\) does not fit into \(3,\)"),
-    (0, 1, np.ones((1, 3)), np.zeros(3), r"shape \(1, 3\) does not fit into \(3,\)"),
-    ("0", 1, torch.ones(3), torch.zeros(3), "from rank to rank, got '0' and 1"),
-    (0, True, torch.ones(3), torch.zeros(3), "from rank to rank, got 0 and True"),
-    (0, 1, [1.0], torch.zeros(1), r"brings a tensor or an array into another, got \[1.0\]"),
-    (0, 1, torch.ones(1), None, "brings a tensor or an array into another"),
-])
-@pytest.mark.parametrize("metered", [True, False])
-def test_a_delivery_that_cannot_be_is_refused_in_words(source, target, x, into, words, metered):
-    with Meter(try_devices(2)) if metered else nullcontext() as meter, pytest.raises(ValueError, match=words):
-        deliver(source, target, x, into, add=True)
-    assert into is None or not into.any()
-    assert meter is None or meter.messages == []
 
 
 def test_what_never_arrived_is_not_counted():

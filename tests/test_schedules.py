@@ -41,24 +41,3 @@ def test_the_warmup_is_that_of_torch(k, warmup):
 
 def test_the_batch_size_counts_all_examples_of_an_update():
     assert total_batch_size(8, 4, 2) == 64 and total_batch_size(8, 4) == 32 and total_batch_size(5, 1) == 5
-
-
-@pytest.mark.parametrize("wrong, message", [
-    (dict(warmup=7), "a warm-up of 7 updates is longer than the run, which has 6"),
-    (dict(step=6), "the run has updates 0 to 5, there is no update 6"),
-    (dict(step=-1), "step must be a whole number of at least 0"),
-    (dict(lr=-0.1), "the learning rate must be a finite number of at least 0"),
-    (dict(k=0.5), "k must be a finite number of at least 1, got 0.5"),
-    (dict(k=float("nan")), "k must be a finite number of at least 1, got nan"),
-    (dict(num_updates=0), "num_updates must be a whole number of at least 1"),
-])
-def test_a_warmup_that_makes_no_sense_is_refused(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        warmup_lr(**{**dict(step=0, lr=0.1, k=2, warmup=3, num_updates=6), **wrong})
-
-
-@pytest.mark.parametrize("rule", [linear_lr, sqrt_lr])
-def test_a_rule_refuses_a_smaller_batch_and_a_rate_that_is_none(rule):
-    for lr, k in ((0.1, 0), (0.1, 0.9), (0.1, float("inf")), (float("nan"), 2), (-1, 2), (True, 2)):
-        with pytest.raises(ValueError, match="must be a finite number"):
-            rule(lr, k)

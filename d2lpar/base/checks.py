@@ -1,6 +1,6 @@
-"""Checks at the door: an argument that makes no sense is refused in one line that names it, before anything is changed.
+"""Checks that many modules need: what would be silently wrong is refused in one line that names it.
 
-Here are those that many modules need; what only one module can say about its arguments stands there.
+For all else Python's and PyTorch's own words do. What only one module can say about its arguments stands there.
 """
 
 from __future__ import annotations
@@ -74,14 +74,12 @@ def check_device(device: Any) -> None:
         raise ValueError(f"a device is what try_devices gives, or torch.device('cpu'), got {shown(device)}")
 
 
-def check_devices(devices: Any, least: int = 0) -> None:
-    """Raise ValueError unless `devices` is a list of `torch.device`, at least so many."""
+def check_devices(devices: Any) -> None:
+    """Raise ValueError unless `devices` is a list of `torch.device`."""
     if not isinstance(devices, list | tuple):
         raise ValueError(f"devices must be a list, as try_devices gives it, got {shown(devices)}")
     for device in devices:
         check_device(device)
-    if len(devices) < least:
-        raise ValueError(f"devices must be a list of at least {least}, got {shown(devices)}")
 
 
 def check_module(module: Any) -> None:
@@ -90,14 +88,11 @@ def check_module(module: Any) -> None:
         raise ValueError(f"a network must be a torch.nn.Module, got {shown(module)}")
 
 
-def check_labels(X: Any, y: Any) -> None:
-    """Raise ValueError unless X (B, ...) and y (B,) are tensors, and y holds whole numbers."""
-    check_tensors("a batch", [X, y])
-    if X.dim() == 0 or y.shape != X.shape[:1]:
+def check_labels(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless y has one label for each example of X, and no further dimension to broadcast."""
+    if y.shape != X.shape[:1]:
         raise ValueError(f"X needs one row and y one label per example, got shapes {tuple(X.shape)} and "
                          f"{tuple(y.shape)}")
-    if y.dtype.is_floating_point or y.dtype.is_complex or y.dtype is torch.bool:
-        raise ValueError(f"labels must be whole numbers, got {y.dtype}")
 
 
 def check_lr(lr: Any) -> None:

@@ -14,7 +14,6 @@ from typing import TypeVar
 import torch
 from tqdm import tqdm
 
-from d2lpar.base.checks import check_counts, check_devices, is_number, shown
 from d2lpar.base.devices import describe_devices, synchronize
 from d2lpar.base.interrupts import uninterrupted
 
@@ -33,15 +32,10 @@ class History:
         devices: for the clock, which waits for their work, and for the last line.
         draw: called at the start and after each epoch with the accuracies so far and `num_epochs`, to show them, such
             as `d2lpar.growing_curve()`. By default nothing is drawn.
-
-    Raises:
-        ValueError: if there is no epoch or no batch, or a device is none.
     """
 
     def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device],
                  draw: Callable[[Sequence[float], int], None] | None = None) -> None:
-        check_counts(num_epochs=num_epochs, num_batches=num_batches)
-        check_devices(devices)
         self.epoch_s: list[float] = []
         self.accuracies: list[float] = []
         self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
@@ -74,8 +68,8 @@ class History:
 
     def add(self, accuracy: float) -> None:
         """End the epoch: print its line, and let the curve grow by one point."""
-        if not is_number(accuracy) or not 0 <= accuracy <= 1:
-            raise ValueError(f"an accuracy is a share from 0 to 1, got {shown(accuracy)}")
+        if not 0 <= accuracy <= 1:
+            raise ValueError(f"an accuracy is a share from 0 to 1, got {accuracy}")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
 
-from d2lpar.base.checks import shown
-
 
 class Waiting:
     """The interrupts that wait for the end of a block, counted in `count`."""
@@ -42,8 +40,6 @@ def uninterrupted(patience: float = 3) -> Generator[Waiting | None]:
         patience: this interrupt in one block is obeyed where it comes, as are all later ones, for a block that may
             never end; what is half done then stays half done.
     """
-    if isinstance(patience, bool) or not isinstance(patience, int | float) or not patience >= 1:
-        raise ValueError(f"patience must be at least 1 interrupt, got {shown(patience)}")
     handler = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
     if isinstance(handler, Waiting):
         before, handler.patience = handler.patience, max(handler.patience, patience)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2lpar.base.checks import check_counts, check_seeds
+from d2lpar.base.checks import check_counts
 from d2lpar.data.official_files import OFFICIAL_TEST, OFFICIAL_TRAIN, book_sizes, find_data, read_set
 from d2lpar.data.standin import standin
 
@@ -35,13 +35,14 @@ class Batches:
         labels: whole numbers from 0 to 9, shape (n,).
 
     Raises:
-        ValueError: if an argument is not as it must be.
+        ValueError: for images that are no bytes, or not as many as labels.
     """
 
     def __init__(self, images: Tensor, labels: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
         check_counts(batch_size=batch_size)
-        check_seeds(shuffle_seed=0 if shuffle_seed is None else shuffle_seed)
-        _check_examples(images, labels)
+        if images.dtype is not torch.uint8 or not len(images) == len(labels) > 0:  # dividing by 255 is for bytes
+            raise ValueError("Batches need images of uint8 and as many labels, "
+                             f"got {len(images)} of {images.dtype} and {len(labels)}")
         self.images, self.labels, self.batch_size = images, labels, batch_size
         self._generator = None if shuffle_seed is None else torch.Generator().manual_seed(shuffle_seed)
 
@@ -73,11 +74,10 @@ def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_t
         num_train, num_test: take that many from the front of the official files; None for the book's sizes.
 
     Raises:
-        ValueError: if an argument is no whole number, a number below 1, or more than the 60,000 and 10,000 there are.
+        ValueError: for a number below 1, or more than the 60,000 and 10,000 images that there are.
         DataError: if a data file is there but cannot be used, or holds fewer; nothing is read from half a file.
     """
     check_counts(batch_size=batch_size)
-    check_seeds(seed=seed)
     book_train, book_test = book_sizes()
     train, test = _load(book_train if num_train is None else num_train, book_test if num_test is None else num_test)
     train_iter, test_iter = Batches(*train, batch_size, shuffle_seed=seed), Batches(*test, batch_size)
@@ -104,36 +104,13 @@ def provenance(num_train: int, num_test: int) -> dict:
             "num_train": len(train[1]), "num_test": len(test[1]), "sha256": digest.hexdigest()}
 
 
-def _check_number(name: str, value: int, most: int) -> None:
-    check_counts(**{name: value})
-    if value > most:
-        raise ValueError(f"{name} is {value:,}, but Fashion-MNIST has only {most:,} such images")
-
-
-def _check_examples(images: Tensor, labels: Tensor) -> None:
-    for name, tensor in (("images", images), ("labels", labels)):
-        if not isinstance(tensor, Tensor) or tensor.device.type != "cpu":
-            place = getattr(tensor, "device", type(tensor))
-            raise ValueError(f"{name} must be a tensor in the CPU's memory, got {place}")
-        if tensor.ndim == 0:
-            raise ValueError(f"{name} must have one entry per example, got a single number")
-    if images.dtype is not torch.uint8:
-        raise ValueError(f"images must be uint8, got {images.dtype}")
-    if len(images) != len(labels) or len(labels) == 0:
-        raise ValueError(f"there must be images and as many labels, got {len(images)} and {len(labels)}")
-    if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype is torch.bool or labels.ndim != 1:
-        shape = tuple(labels.shape)
-        raise ValueError(f"labels must be whole numbers of shape (n,), got {labels.dtype} of shape {shape}")
-    low, high = labels.numpy().min(), labels.numpy().max()
-    if low < 0 or high > 9:
-        raise ValueError(f"labels must be from 0 to 9, got {low if low < 0 else high}")
-
-
 def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The first images and labels of both sets as uint8, shapes (n, 1, 28, 28) and (n,); remembers whether real."""
     global _standin_in_use
-    _check_number("num_train", num_train, OFFICIAL_TRAIN)
-    _check_number("num_test", num_test, OFFICIAL_TEST)
+    for name, count, most in (("num_train", num_train, OFFICIAL_TRAIN), ("num_test", num_test, OFFICIAL_TEST)):
+        check_counts(**{name: count})  # a slice would end before the last -count images
+        if count > most:
+            raise ValueError(f"{name} is {count:,}, but Fashion-MNIST has only {most:,} such images")
     root = find_data()
     if root is None:
         train, test = standin(True, num_train), standin(False, num_test)

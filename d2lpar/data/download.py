@@ -15,7 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from torchvision.datasets import FashionMNIST
 
-from d2lpar.data.official_files import DataError, book_sizes, check_folder, named_root, own_roots, raw_folder, read_set
+from d2lpar.data.official_files import DataError, book_sizes, named_root, own_roots, raw_folder, read_set
 
 _PART = ".download-"  # begins the names of folders that are being downloaded into
 
@@ -35,7 +35,6 @@ def download_fashion_mnist(root: str | Path | None = None) -> Path:
         `root`, as an absolute path.
 
     Raises:
-        ValueError: if `root` is no name of a folder.
         DataError: if the folder cannot be written, or the download fails or comes out broken.
     """
     root = _place_for_download(root)
@@ -111,7 +110,7 @@ def _turn(root: Path) -> Generator[None]:
 
 def _place_for_download(root: str | Path | None) -> Path:
     if root is not None:
-        return check_folder(root).absolute()
+        return Path(root).absolute()
     named = os.environ.get("D2LPAR_DATA")
     if named and named != "none":
         return named_root(named)

@@ -8,8 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2lpar.base.checks import check_counts, check_truth_values
-
 _CHUNK = 1000  # stand-in images per seed, so that a prefix of a larger set is the smaller set
 
 
@@ -20,8 +18,6 @@ def standin(is_train: bool, count: int) -> tuple[Tensor, Tensor]:
 
     PyTorch draws, NumPy calculates and copies: in one thread, as for the batches.
     """
-    check_truth_values(is_train=is_train)
-    check_counts(count=count)
     images, labels = _made(is_train, count)
     return torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
 

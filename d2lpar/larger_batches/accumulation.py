@@ -4,47 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from d2lpar.base.checks import check_counts, check_functions, check_labels, check_module, shown
 from d2lpar.base.door import taught
 from d2lpar.one_step.models import loss as cross_entropy
 
 
-def check_accumulation(net: nn.Module, X: Tensor, y: Tensor, num_microbatches: int, loss: Callable) -> None:
-    """Raise ValueError unless (X, y) is a minibatch that can be cut into so many micro-batches, none of them empty."""
-    check_module(net)
-    check_labels(X, y)
-    check_counts(num_microbatches=num_microbatches)
-    check_functions(loss=loss)
+def check_counted(y: Tensor) -> None:
+    """Raise ValueError for a label that the loss may leave out of its sum."""
     if len(y) and y.min() < 0:
         raise ValueError(f"labels count from 0, got {y.min().item()}: where some labels do not count, divide the "
                          "summed loss by the number of those that do")
-    if num_microbatches > len(X):
-        raise ValueError(f"{len(X)} examples cannot be cut into {num_microbatches} micro-batches: some would be empty")
-
-
-def check_one_each(losses: Tensor, y: Tensor) -> None:
-    """Raise ValueError unless `losses` holds one number for each label."""
-    if not isinstance(losses, Tensor) or losses.shape != y.shape:
-        raise ValueError(f"loss must give one number per example, as with reduction='none', here {len(y)}, "
-                         f"got {shown(losses)}: the mean of a micro-batch is divided by the wrong number")
 
 
 def one_number_each(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
     """`loss`, but ValueError where it does not give one number for each label."""
     def checked(scores: Tensor, y: Tensor) -> Tensor:
         losses = loss(scores, y)
-        check_one_each(losses, y)
+        if losses.shape != y.shape:
+            raise ValueError(f"loss must give one number per example, as with reduction='none', here {len(y)}, got "
+                             f"shape {tuple(losses.shape)}: the mean of a micro-batch is divided by the wrong number")
         return losses
 
     return checked
 
 
-@taught(check_accumulation, loss=one_number_each,
-        more="Micro-batches are cut as shards are: sizes differ by at most one, none is empty. Every example counts, "
+@taught(check_counted, loss=one_number_each,
+        more="Micro-batches are cut as shards are: sizes differ by at most one. Every example counts, "
              "so no label is negative. After an error, call `net.zero_grad()`.",
-        raises="ValueError: for a `loss` that gives the mean of a micro-batch, or more micro-batches than examples.")
+        raises="ValueError: for a `loss` that gives the mean of a micro-batch.")
 def accumulate_gradients(net, X, y, num_microbatches, loss=cross_entropy):
     """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
     `loss` gives a number per example."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from d2lpar.base.checks import check_devices, check_labels, check_lr, check_module
+from d2lpar.base.checks import check_labels, check_lr
 from d2lpar.base.devices import run_on_devices, try_devices
 from d2lpar.base.door import taught
 from d2lpar.base.history import History
@@ -19,36 +19,24 @@ from d2lpar.data.batches import load_data_fashion_mnist
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import initialize
 from d2lpar.one_step.replicas import replicate
-from d2lpar.one_step.scratch import check_examples, split_batch
+from d2lpar.one_step.scratch import split_batch
 
 
 def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.Module, Sequence[torch.device]]:
     """The module inside a DataParallel, ours or torch's, and the devices to use."""
-    check_module(net)
-    if devices is not None:
-        check_devices(devices)
     module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
     if devices is None:
         devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]
-    if not devices and next(module.parameters(), None) is None:
-        raise ValueError("the network has no parameters that would say where to evaluate it: name the devices")
     return module, devices or [next(module.parameters()).device]
 
 
-def labelled(data_iter: Iterable[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through `data_iter`; ValueError for what are no examples with a whole number each."""
+def labelled(data_iter: Iterable[tuple[Tensor, Tensor]],
+             split_f: Callable = split_batch) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through `data_iter`; for `split_batch`, ValueError unless each example has one label."""
     for X, y in data_iter:
-        check_labels(X, y)
+        if split_f is split_batch:  # another one may take what it likes
+            check_labels(X, y)
         yield X, y
-
-
-def some_examples(data_iter: Iterable[tuple[Tensor, Tensor]], split_f: Callable) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through `data_iter`, for `split_batch` as `labelled` does; ValueError at the end if there were none."""
-    count = 0
-    for X, y in labelled(data_iter) if split_f is split_batch else data_iter:
-        count += len(y)
-        yield X, y
-    check_examples(count)
 
 
 @taught()
@@ -57,9 +45,9 @@ def count_right(net, X, y):
     return (net(X).argmax(1) == y).sum().item() if len(X) else 0
 
 
-@taught(data_iter=some_examples,
+@taught(data_iter=labelled,
         more="`split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.",
-        raises="ValueError: for what are no examples and labels, or none at all.")
+        raises="ValueError: for labels that are not one for each example.")
 @torch.no_grad()
 def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
     """The share of examples that `net` puts into the right class, on all devices.

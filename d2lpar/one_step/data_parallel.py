@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from d2lpar.base.checks import check_counts, check_list, check_module, shown
+from d2lpar.base.checks import shown
 from d2lpar.base.devices import rank_here, run_on_devices, try_devices
 from d2lpar.one_step.replicas import gather, replicate, scatter
 
@@ -54,8 +54,6 @@ class DataParallel(nn.Module):
         output_device: torch.device | int | None = None, dim: int = 0
     ) -> None:
         super().__init__()
-        check_module(module)
-        check_counts(0, dim=dim)
         self.module, self.dim = module, dim
         self.device_ids = check_device_ids(device_ids)
         self.output_device = self.device_ids[0]
@@ -321,44 +319,26 @@ def _place(x: Tensor, module: nn.Module) -> str:
             return f"the parameter {name} of the module itself"
     for prefix, m in module.named_modules():
         for name, value in vars(m).items():
-            if name in ("_parameters", "_buffers", "_modules"):
-                continue
-            inner = [t for thing in pytree.tree_leaves(value)
-                     for t in (thing.parameters() if isinstance(thing, nn.Module) else [thing])]
-            if any(t is x for t in inner):
+            parts = [] if name in _OF_EVERY_MODULE else pytree.tree_leaves(value)
+            layers = [part for part in parts if isinstance(part, nn.Module)]
+            if any(t is x for t in [*parts, *(p for layer in layers for p in layer.parameters())]):
                 return f"a trainable tensor in {'.'.join(filter(None, [prefix, name]))}"
     return "a trainable tensor"
 
 
 def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[torch.device]:
-    """The devices that are meant; ValueError if there are none, or one that is not there."""
+    """The devices that are meant; ValueError for one device or a number, which is no list."""
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
     if isinstance(device_ids, int | str | torch.device):
         raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
                          f"got {shown(device_ids)}")
-    check_list("device_ids", device_ids)
-    if len(device_ids) == 0:
-        raise ValueError("a module needs at least one device, got device_ids=[]")
-    devices = []
-    for place in device_ids:
-        if isinstance(place, int) and not isinstance(place, bool):
-            if place < 0:
-                raise ValueError(f"places in the list of devices count from 0, got {place}")
-            place = try_devices(place + 1)[place]
-        try:
-            device = torch.device(place)
-        except (RuntimeError, TypeError):
-            raise ValueError(f"device_ids are devices or their places, got {shown(place)} among them") from None
-        if device.type == "cuda" and not (device.index or 0) < torch.cuda.device_count():
-            raise ValueError(f"there is no {device}: this machine has {torch.cuda.device_count()} GPUs")
-        devices.append(torch.empty(0, device=device).device)  # "cuda" alone means the current one
-    return devices
+    devices = [try_devices(d + 1)[d] if isinstance(d, int) else torch.device(d) for d in device_ids]
+    return [torch.empty(0, device=d).device for d in devices]  # "cuda" alone means the current one
 
 
 def check_on(device: torch.device, module: nn.Module) -> None:
-    """Raise ValueError unless `module` is a module, with all its parameters and buffers on `device`."""
-    check_module(module)
+    """Raise ValueError unless all parameters and buffers of `module` are on `device`, where its changes are kept."""
     elsewhere = [f"{name} on {x.device}" for name, x in [*module.named_parameters(), *module.named_buffers()]
                  if x.device != device]
     if elsewhere:

@@ -6,79 +6,26 @@ gave it) has eight raw tensors, so that nothing about the parameters is hidden. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from math import sqrt
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from d2lpar.base.checks import (
-    check_counts,
-    check_functions,
-    check_labels,
-    check_module,
-    check_numbers,
-    check_seeds,
-    check_tensors,
-    shown,
-)
+from d2lpar.base.checks import check_labels
 from d2lpar.base.door import taught
 
-LENET_SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
-
-def check_images(X: Tensor, y: Tensor, params: Sequence[Tensor]) -> None:
-    """Raise ValueError unless X (B, 1, 28, 28), y (B,) and `params` are images, classes and parameters of LeNet.
-
-    Images are finite numbers, of the dtype of the parameters.
-    """
-    check_lenet("what should be trained or tested", params)
+def check_images(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless each image has one class, none of which the loss leaves out, and no NaN is in them."""
     check_labels(X, y)
-    if X.shape[1:] != (1, 28, 28) or X.dtype != params[0].dtype:
-        raise ValueError(f"images must have shape (B, 1, 28, 28) and the parameters' dtype {params[0].dtype}, "
-                         f"got {shown(X)}")
-    values = X.detach().to(torch.promote_types(X.dtype, torch.float32))  # NumPy has no bfloat16
-    # NumPy's loops wait for no second thread; what is on a GPU is looked at there
-    if not (values.isfinite().all() if X.is_cuda else np.isfinite(values.numpy()).all()):
+    if not X.isfinite().all():
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
-    if y.dtype != torch.int64:
-        raise ValueError(f"classes must be int64, which the loss needs, got {y.dtype}")
-    lowest = 0 if len(y) == 0 else y.min().item() if y.is_cuda else y.numpy().min()
-    if lowest < 0:  # -100 would be left out; 10 is an error of the loss
-        raise ValueError(f"classes count from 0, got {lowest}")
+    if len(y) and y.min() < 0:  # -100 would be left out; 10 is an error of the loss
+        raise ValueError(f"classes count from 0, got {y.min().item()}")
 
 
-def check_start(scale: float | None, seed: int) -> None:
-    """Raise ValueError unless `scale` is None or a finite number that is not negative, and `seed` can be one."""
-    check_numbers(scale=1.0 if scale is None else scale)
-    check_seeds(seed=seed)
-
-
-def check_lenet(name: str, params: Sequence[Tensor]) -> None:
-    """Raise ValueError unless `params` are the eight tensors of a LeNet; `name` says whose they should be."""
-    check_tensors(name, params)
-    shapes = [tuple(p.shape) for p in params]
-    if shapes != LENET_SHAPES:
-        raise ValueError(f"{name} is no LeNet, which is what is trained here: its tensors have shapes {shapes}, "
-                         f"LeNet's {LENET_SHAPES}; d2lpar.DataParallel is for any network")
-
-
-def check_net(net: nn.Module, seed: int, init: Callable | None) -> torch.device:
-    """Where `net` lies; ValueError unless that is one device with memory, and the rest of a fresh start is right."""
-    check_module(net)
-    check_seeds(seed=seed)
-    if init is not None:
-        check_functions(init=init)
-    devices = {x.device for x in [*net.parameters(), *net.buffers()]} or {torch.device("cpu")}
-    if len(devices) > 1 or torch.device("meta") in devices:
-        raise ValueError(f"a network starts on one device that has memory, this one is on {sorted(map(str, devices))}")
-    return devices.pop()
-
-
-@taught(check_start,
-        more="Float32, on the CPU. `scale` is the weights' standard deviation.",
+@taught(more="Float32, on the CPU. `scale` is the weights' standard deviation.",
         source="He et al., 2015, section 2.2, for the default, which keeps the signal's size from layer to layer.")
 def lenet_params(scale=None, seed=0):
     """Eight fresh tensors: normal weights and zero biases. The standard deviation is
@@ -142,9 +89,7 @@ class Residual(nn.Module):
         return F.relu(Y + (X if self.conv3 is None else self.conv3(X)))
 
 
-@taught(lambda num_classes, in_channels, width:
-        check_counts(num_classes=num_classes, in_channels=in_channels, width=width),
-        source="He et al., 2016, with the first layer of Dive into Deep Learning.")
+@taught(source="He et al., 2016, with the first layer of Dive into Deep Learning.")
 def resnet18(num_classes, in_channels=1, width=64):
     """ResNet-18 for small images: scores (B, num_classes) of X (B, in_channels, H, W).
     The first stage has `width` channels, each later one twice as many."""
@@ -171,10 +116,8 @@ def init_weights(module):
         nn.init.normal_(module.weight, std=0.01)
 
 
-@taught(check_net,
-        more="Drawn on the CPU, so the same seed gives the same bits wherever `net` lies. The global random generator "
-             "is left alone.",
-        raises="ValueError: for a network on several devices, or on one that has no memory.")
+@taught(more="Drawn on the CPU, so the same seed gives the same bits wherever `net` lies. The global random generator "
+             "is left alone.")
 def initialize(net, seed=0, init=None):
     """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
     The same seed gives the same bits wherever `net` lies."""

@@ -10,74 +10,38 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
-from d2lpar.base.checks import (
-    check_counts,
-    check_device,
-    check_devices,
-    check_list,
-    check_module,
-    check_truth_values,
-    shown,
-)
+from d2lpar.base.checks import shown
 from d2lpar.base.door import taught
 
 
-def check_cut(inputs: Any, devices: Sequence[torch.device], dim: int) -> None:
-    """Raise ValueError unless there are devices, every tensor that has dimensions can be cut along number `dim`, and
-    nothing is an iterator, of which each device would get other items."""
-    check_devices(devices, 1)
-    check_counts(0, dim=dim)
+def check_cut(inputs: Any) -> None:
+    """Raise ValueError if tensors would go whole to all devices, or each device would get other items."""
     for x in pytree.tree_leaves(inputs):
-        if isinstance(x, Tensor) and 0 < x.dim() <= dim:
-            raise ValueError(f"a tensor of shape {tuple(x.shape)} cannot be cut along dimension {dim}, it has "
-                             f"{x.dim()} of them")
         if isinstance(x, Iterator):
             raise ValueError(f"all devices would share an iterator: give a list, not {shown(x)}")
         inner = x.values() if isinstance(x, Mapping) else x if isinstance(x, list | tuple) else ()
-        if any(isinstance(part, Tensor) for part in inner):  # would go whole to all
+        if any(isinstance(part, Tensor) for part in inner):  # of a class that pytree does not know
             raise ValueError(f"tensors are in a {type(x).__name__}, but only lists, tuples and dicts are taken apart")
 
 
-def check_replicable(module: nn.Module, device: torch.device, copy: bool) -> None:
-    """Raise ValueError unless `module` is a module with numbers in it, that PyTorch can replicate."""
-    check_module(module)
-    check_device(device)
-    check_truth_values(copy=copy)
+def check_replicable(module: nn.Module) -> None:
+    """Raise ValueError for a forward pass that is bound to `module`: a replica would run it on the parameters of
+    `module`."""
     for name, m in module.named_modules():
         if isinstance(m, torch.jit.ScriptModule):
             raise ValueError(f"a module of torch.jit cannot be replicated: {name or 'the module itself'} is one")
-        if "forward" in vars(m) or m._compiled_call_impl:  # bound to `m`: its replica would run the forward pass of `m`
+        if "forward" in vars(m) or m._compiled_call_impl:
             raise ValueError(f"{name or 'the module'} has a forward pass of its own, not of its class, or is compiled, "
                              "and cannot be replicated. Compile the DataParallel instead")
-    for name, x in [*module.named_parameters(), *module.named_buffers()]:
-        if is_lazy(x):
-            raise ValueError(f"{name} has no shape yet: call the lazy module once before it is replicated")
 
 
-def check_outputs(outputs: Sequence[Any], device: torch.device, dim: int) -> None:
-    """Raise ValueError unless all replicas have returned tensors, or None, nested alike, that can be joined."""
-    check_list("outputs", outputs)
-    check_device(device)
-    check_counts(0, dim=dim)
-    if len(outputs) == 0:
-        raise ValueError("there are no outputs to put together")
-    flat = [pytree.tree_flatten(result) for result in outputs]
-    for rank, (leaves, nesting) in enumerate(flat):
-        if nesting != flat[0][1] or not all(x is None or isinstance(x, Tensor) for x in leaves):
-            raise ValueError("replicas must all return tensors or None, nested in the same way: "
-                             f"rank {rank} returned {shown(nesting)} of {[type(x).__name__ for x in leaves]}")
-        for x, first in zip(leaves, flat[0][0]):
-            if (x is None) != (first is None):
-                raise ValueError(f"rank {rank} returned {'None' if x is None else 'a tensor'} where rank 0 did not")
-            if x is not None and _rest(x, dim) != _rest(first, dim):
-                where = "the first dimension" if dim == 0 else f"dimension {dim}"
-                raise ValueError(f"outputs of shapes {tuple(first.shape)} on rank 0 and {tuple(x.shape)} on rank {rank}"
-                                 f" cannot be joined: only {where} may differ")
-            if x is not None and 0 < x.dim() <= dim:
-                raise ValueError(f"outputs of shape {tuple(x.shape)} cannot be joined along dimension {dim}")
+def check_outputs(outputs: Sequence[Any]) -> None:
+    """Raise ValueError where one replica has returned None and another a tensor, which would be left out."""
+    for i, column in enumerate(zip(*map(pytree.tree_leaves, outputs))):
+        if len({x is None for x in column}) > 1:
+            raise ValueError(f"output {i} is None on some ranks only: {[type(x).__name__ for x in column]}")
 
 
 @taught(check_cut,
@@ -125,7 +89,7 @@ def replicate(module, device, copy=True):
 
 @taught(check_outputs,
         more="Tensors without dimensions are single numbers. Where all replicas give None, it stays None.",
-        raises="ValueError: for what cannot be joined, by its rank.")
+        raises="ValueError: for a None among tensors.")
 def gather(outputs, device, dim=0):
     """Put the replicas' outputs together on `device`, in rank order.
     Tensors are joined along `dim`; single numbers become a vector."""
@@ -136,8 +100,3 @@ def gather(outputs, device, dim=0):
         return torch.cat(here, dim) if here[0].dim() else torch.stack(here)
 
     return pytree.tree_map(join, *outputs)
-
-
-def _rest(x: Tensor, dim: int) -> list:
-    """The shape of a tensor without the dimension in which it is cut."""
-    return [None if i == dim else size for i, size in enumerate(x.shape)]

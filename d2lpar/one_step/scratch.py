@@ -6,92 +6,48 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from d2lpar.base.buffers import check_buffers, overlaps
-from d2lpar.base.checks import check_counts, check_device, check_devices, check_list, check_lr, check_tensors, shown
+from d2lpar.base.checks import check_counts, check_lr
 from d2lpar.base.devices import run_on_devices, try_devices
 from d2lpar.base.door import taught
 from d2lpar.base.history import History
 from d2lpar.data.batches import load_data_fashion_mnist
-from d2lpar.one_step.models import LENET_SHAPES, check_images, check_lenet, lenet, lenet_params, loss
+from d2lpar.one_step.models import check_images, lenet, lenet_params, loss
 
 
-def check_batch(X: Tensor, y: Tensor, devices: Sequence[torch.device]) -> None:
-    """Raise ValueError unless X and y have one entry per example and there is a device to send them to."""
-    check_devices(devices)
-    check_tensors("a batch", [X, y])
-    if len(devices) == 0:
-        raise ValueError("a batch cannot be split over no devices")
-    if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
-        raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
-
-
-def checked_params(params: Any, device: torch.device) -> Sequence[Tensor]:
-    """`params`, those of an iterator as a list; ValueError unless they are tensors that can require grad."""
-    params = list(params) if isinstance(params, Iterator) else params  # as of net.parameters()
-    check_tensors("params", params)
-    check_device(device)
-    for i, p in enumerate(params):
-        if not (p.is_floating_point() or p.is_complex()):
-            raise ValueError(f"a parameter must be of a floating dtype, but entry {i} is {shown(p)}")
-    return params
-
-
-def check_examples(count: int) -> None:
-    """Raise ValueError if there are none."""
-    if count == 0:
-        raise ValueError("there are no examples")
+def check_batch(X: Tensor, y: Tensor) -> None:
+    """Raise ValueError unless X and y have one entry per example."""
+    if len(X) != len(y):
+        raise ValueError(f"X and y need one row per example each, got {len(X)} and {len(y)}")
 
 
 def check_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                lr: float) -> None:
-    """Raise ValueError unless there are examples, a learning rate, and a LeNet of its own on each device."""
+    """Raise ValueError unless there are examples, a learning rate, and a replica of its own for each device."""
     check_lr(lr)
-    check_batch(X, y, devices)
-    check_examples(len(X))
-    check_list("replicas", replicas)
+    check_batch(X, y)
+    if len(X) == 0:
+        raise ValueError("there are no examples")
     if len(replicas) != len(devices):
         raise ValueError(f"each device needs one replica, got {len(replicas)} replicas for {len(devices)} devices")
-    for rank, (params, device) in enumerate(zip(replicas, devices)):
-        check_lenet(f"replica {rank}", params)
-        if not all(p.is_leaf and p.requires_grad and p.dtype == X.dtype for p in params):
-            raise ValueError(f"every parameter of replica {rank} must require grad and be {X.dtype}, as the images "
-                             "are, and no result of other tensors")
-        place = torch.empty(0, device=device).device  # "cuda" alone means the current one
-        elsewhere = {str(p.device) for p in params if p.device != place}
-        if elsewhere:
-            raise ValueError(f"replica {rank} belongs on {place}, but has parameters on {', '.join(elsewhere)}")
-    for places in overlaps([p for params in replicas for p in params]):
-        (a, i), (b, j) = (divmod(place, len(LENET_SHAPES)) for place in places)
+    owners = [(rank, i) for rank, params in enumerate(replicas) for i in range(len(params))]
+    for first, second in overlaps([p for params in replicas for p in params]):
+        (a, i), (b, j) = owners[first], owners[second]
         raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
                          "get_params makes replicas of their own")
-    check_images(X, y, replicas[0])
+    check_images(X, y)
 
 
-def check_update(params: Sequence[Tensor], lr: float, batch_size: int) -> None:
-    """Raise ValueError unless each parameter has a gradient, and there is a learning rate and a number of examples."""
+def check_update(lr: float, batch_size: int) -> None:
+    """Raise ValueError unless there is a learning rate, and a number of examples."""
     check_lr(lr)
     check_counts(batch_size=batch_size)
-    check_tensors("params", params)
-    if without := [i for i, p in enumerate(params) if not p.is_leaf or p.grad is None]:
-        raise ValueError(f"each parameter needs a gradient, which parameters {without} have not")
-
-
-def checked_images(data_iter: Iterable[tuple[Tensor, Tensor]], params: Sequence[Tensor]
-                   ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through `data_iter`; ValueError for what are no images and classes, and at the end if there were none."""
-    count = 0
-    for X, y in data_iter:
-        check_images(X, y, params)
-        count += len(y)
-        yield X, y
-    check_examples(count)
 
 
 @contextmanager
@@ -110,8 +66,7 @@ def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
         raise
 
 
-@taught(params=checked_params,
-        more="`params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.")
+@taught(more="`params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.")
 def get_params(params, device):
     """A replica: copies of `params` on `device`, always in memory of their own."""
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
@@ -129,7 +84,7 @@ def allreduce(data):
 
 
 @taught(check_batch, more="A shard that is on its device already is a view.",
-        raises="ValueError: if X and y differ in length, or there are no devices.")
+        raises="ValueError: if X and y differ in length.")
 def split_batch(X, y, devices):
     """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
     Sizes differ by at most one."""
@@ -150,8 +105,8 @@ def sgd(params, lr, batch_size):
 
 STEP = ("`replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before "
         "do not count. If a shard fails, no parameter changes, and no gradient is left.")
-REFUSED = ("ValueError: for no examples, a rate that is no finite number, or replicas that are not LeNets of their "
-           "own, each on its device.")
+REFUSED = ("ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share "
+           "memory or are not one for each device.")
 
 
 @taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
@@ -188,10 +143,11 @@ def evaluate_accuracy(params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor
     """The share of examples, from 0 to 1, that LeNet with these eight tensors puts into the right class.
 
     Raises:
-        ValueError: for what are no images and classes, or none at all.
+        ValueError: for images that are not finite, or without one label each.
     """
     right, count = 0, 0
-    for X, y in checked_images(data_iter, params):
+    for X, y in data_iter:
+        check_images(X, y)
         predicted = lenet(X.to(params[0].device), params).argmax(1)
         right += (predicted == y.to(predicted.device)).sum().item()
         count += len(y)

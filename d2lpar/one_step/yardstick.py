@@ -8,15 +8,13 @@ from math import inf
 import torch
 from torch import Tensor
 
-from d2lpar.base.checks import check_list, check_lr, check_tensors
+from d2lpar.base.checks import check_lr
 from d2lpar.base.door import taught
 from d2lpar.one_step.models import check_images, lenet, loss
 
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
     """Raise ValueError unless each tensor has a counterpart of its shape, and there is one; none is complex."""
-    check_tensors("the first list", ours)
-    check_tensors("the second list", theirs)
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
     if not shapes[1] or shapes[0] != shapes[1]:
         raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")
@@ -25,15 +23,12 @@ def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None
 
 
 def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
-    """Raise ValueError unless there is a replica, and each has the tensors of the first."""
-    check_list("replicas", replicas)
-    if len(replicas) == 0:
-        raise ValueError("there are no replicas to compare")
+    """Raise ValueError unless each replica has the tensors of the first."""
     for other in replicas:
         check_counterparts(other, replicas[0])
 
 
-@taught(check_images, check_lr, raises="ValueError: for what is no LeNet, no images, or no learning rate.")
+@taught(check_images, check_lr, raises="ValueError: for images that are not finite, or no learning rate.")
 def one_worker(X, y, params, lr):
     """LeNet's parameters after one step of SGD on (X, y), with no word about devices.
     They are new tensors; `params` stay as they are."""
@@ -56,7 +51,7 @@ def distance(ours, theirs):
 
 
 @taught(check_comparable,
-        raises="ValueError: for no replicas, or if one lacks a tensor.")
+        raises="ValueError: if a replica lacks a tensor.")
 def same_bits(replicas):
     """Whether each tensor of each replica has the bits of its counterpart in replica 0.
     NaN is never the same."""
@@ -67,6 +62,5 @@ def same_bits(replicas):
 
 def equal_bits(p: Tensor, q: Tensor) -> bool:
     """Whether two tensors of one shape are of one dtype, the same in every bit, and without NaN."""
-    check_tensors("p and q", [p, q])
     p, q = (x.detach().cpu().contiguous().reshape(-1) for x in (p, q))
     return p.dtype == q.dtype and torch.equal(p, q) and torch.equal(p.view(torch.uint8), q.view(torch.uint8))

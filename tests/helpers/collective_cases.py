@@ -21,7 +21,6 @@ LAYOUTS = {  # for each rank: the shape of the memory, and the buffer as a view 
                       lambda base: base.movedim(-1, 1) if base.ndim > 1 else base),
 }
 JOINT_LAYOUTS = {  # all ranks in one storage: the shape of the memory, and all buffers as views of it
-    "interleaved": (lambda shape, k: (*shape, k), lambda base: list(base.unbind(-1))),
     "side by side": (lambda shape, k: (k, *shape), lambda base: list(base)),
 }
 
