@@ -37,8 +37,9 @@ from d2lpar.pages.plot import draw_curves, draw_dots, draw_panels, draw_seeds, d
 from d2lpar.pages.records import RecordError
 from d2lpar.pages.step_spans import record_step
 from d2lpar.pages.verdicts import check
+from d2lpar.sums.collectives import allreduce_ring
 from d2lpar.sums.cost import Link, ring_s
-from d2lpar.sums.messages import exchange
+from d2lpar.sums.messages import exchange, record_rounds
 from helpers.modules import mlp
 from test_names import listed
 
@@ -73,7 +74,7 @@ INNER = set("""
     scratch.checked_params scratch.check_step scratch.check_batch scratch.check_update scratch.check_examples scratch.checked_images
     scratch.fresh_gradients concise.labelled concise.some_examples accumulation.one_number_each plot.growing_curve models.Residual
     step_times.Piece step_times.Stages step_times.check_way step_times.check_stages step_times.check_micro step_times.check_pieces step_times.check_spans explorer.Slider explorer.check_bars
-    explorer.check_curves explorer.check_inputs explorer.check_spec yardstick.check_counterparts yardstick.check_comparable cost.Link cost.Published cost.check_cost cost.check_sizes
+    explorer.check_curves explorer.check_inputs explorer.check_spec yardstick.check_counterparts yardstick.check_comparable messages.Round cost.Link cost.Published cost.check_cost cost.check_sizes
     cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
@@ -193,6 +194,8 @@ GOOD: dict[str, Callable[[], dict]] = {
                                  "points": {"a": [1.0, 2.0]}},
     "plot.draw_fit": lambda: {"sizes_bytes": [1, 2], "seconds": [1.0, 2.0], "fits": {"a": [1.0, 2.0]}},
     "plot.draw_chunks": lambda: {"states": {"a": [[1, 1], [1, 1]]}},
+    "messages.record_rounds": lambda: {"k": 2},
+    "stepper.show_stepper": lambda: {"runs": {2: record_rounds(allreduce_ring, 2)}, "start": 2},
     "plot.draw_timeline": lambda: {"spans": [Span(0, "forward", 0.0, 1.0)], "communication": ["allreduce"], "unit_s": 1.0},
     "plot.draw_timelines": lambda: {"groups": {"a": [Span(0, "forward", 0.0, 1.0)]}, "marks": {"alone": 1.0}, "communication": ["send"]},
     "plot.draw_cuts": lambda: {"layers": 4, "channels": 4},
@@ -247,6 +250,7 @@ CALLS: dict[str, Callable] = {
     "concise.evaluate_accuracy_gpus": lambda net, y, devices: evaluate_accuracy_gpus(net, [(torch.ones(3, 6), y)], devices=devices),
     "accumulation.accumulate_gradients": lambda **kwargs: accumulate_gradients(X=torch.ones(3, 6).double(), y=torch.tensor([0, 1, 2]), **kwargs),
     "message_audit.audit": lambda data: audit(list, data),
+    "messages.record_rounds": lambda k: record_rounds(list, k),
     "verdicts.check": lambda label: check(label, dict),
     "step_times.pieces_of": lambda parts: pieces_of(parts, torch.ones(3, 6).double()),
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),

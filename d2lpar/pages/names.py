@@ -16,7 +16,7 @@ NAMES = {
                               "unchanged_on_error ungather",
     "one_step.concise": "count_right unwrap",
     "one_step.step_times": "channel_spans data_spans layer_spans pieces_of stages_of",
-    "sums.messages": "deliver exchange",
+    "sums.messages": "deliver exchange record_rounds",
     "sums.collectives": "BLOCK_BYTES",
     "sums.cost": "Link PUBLISHED naive_s",
     "larger_batches.accumulation": "cross_entropy",
@@ -28,6 +28,7 @@ NAMES = {
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_images draw_memory draw_panels draw_seeds "
                   "draw_step draw_steps draw_timeline draw_timelines draw_trainings growing_curve show",
     "pages.explorer": "Slider bars curves show_explorer",
+    "pages.stepper": "show_stepper",
     "pages.verdicts": "check verdict",
     "pages.results": "stored_records stored_results stored_script",
     "pages.message_audit": "AuditError audit",
