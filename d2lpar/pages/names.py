@@ -17,8 +17,8 @@ NAMES = {
     "one_step.concise": "count_right unwrap",
     "one_step.step_times": "channel_spans data_spans layer_spans pieces_of stages_of",
     "sums.messages": "deliver exchange record_rounds",
-    "sums.collectives": "BLOCK_BYTES",
-    "sums.cost": "Link PUBLISHED naive_s",
+    "sums.collectives": "BLOCK_BYTES allreduce_blocks allreduce_naive",
+    "sums.cost": "Link PUBLISHED naive_s ring_s tree_s",
     "larger_batches.accumulation": "cross_entropy",
     "larger_batches.batchnorm": "Normalize along_channels gather_vectors over_examples",
     "processes.launch": "RankError",
@@ -27,6 +27,7 @@ NAMES = {
     "processes.traffic": "Traffic record_rank",
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_images draw_memory draw_panels draw_seeds "
                   "draw_step draw_steps draw_timeline draw_timelines draw_trainings growing_curve show",
+    "pages.museum": "allreduce_passing allreduce_whole",
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.stepper": "show_stepper",
     "pages.verdicts": "check verdict",
