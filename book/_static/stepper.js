@@ -1,6 +1,6 @@
 // Steppers: a sum, round by round, in place of the still picture. Without scripts the still one stays.
 {
-  const [WIDTH, HEIGHT, RIGHT, DOWN, LEFT, TOP] = [56, 30, 16, 24, 40, 24]; // of a box, beside and below it, and around all
+  const [WIDTH, HEIGHT, RIGHT, DOWN, LEFT, TOP] = [58, 30, 14, 24, 32, 24]; // of a box, beside and below it, and around all
 
   const draw = (parent, name, attributes, text = "") => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -19,7 +19,7 @@
     const [x, y, part] = [left(chunk), top(rank), WIDTH / k];
     ranks.forEach((held) => {
       draw(svg, "rect", { x: x + held * part, y, width: part, height: HEIGHT, fill: colors[held] });
-      text(svg, x + (held + 0.5) * part, y + HEIGHT / 2, held, { fill: "white", "font-size": 11 });
+      text(svg, x + (held + 0.5) * part, y + HEIGHT / 2, held, { fill: "white", "font-size": 12 });
     });
     draw(svg, "rect", { x, y, width: WIDTH, height: HEIGHT, fill: "none", stroke: arrived ? "black" : "#767676",
       "stroke-width": arrived ? 3 : 1, class: arrived ? "arrived" : "kept" });
@@ -42,11 +42,11 @@
     svg.setAttribute("aria-hidden", "true"); // what it shows is said in words below it
     const head = draw(svg, "marker", { id: "stepper-head", viewBox: "0 0 6 6", refX: 4, refY: 3, markerWidth: 5, markerHeight: 5, orient: "auto" });
     draw(head, "path", { d: "M 0 0 L 6 3 L 0 6 z" });
-    text(svg, LEFT / 2, 10, "rank", { "font-size": 11 });
+    text(svg, LEFT / 2, 10, "rank", { "font-size": 12 });
     const arrived = new Set(moves.flatMap(([, target, chunks]) => chunks.map((chunk) => `${target} ${chunk}`)));
     holds.forEach((row, rank) => {
       text(svg, LEFT / 2, top(rank) + HEIGHT / 2, rank, { fill: colors[rank], "font-weight": "bold" });
-      text(svg, left(rank) + WIDTH / 2, 10, `chunk ${rank}`, { "font-size": 11 });
+      text(svg, left(rank) + WIDTH / 2, 10, `chunk ${rank}`, { "font-size": 12 });
       row.forEach((ranks, chunk) => box(svg, rank, chunk, ranks, colors, k, arrived.has(`${rank} ${chunk}`)));
     });
     moves.forEach(([source, target, chunks]) => chunks.forEach((chunk) => arrow(svg, source, target, chunk)));
