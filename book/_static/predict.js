@@ -11,7 +11,8 @@ document.querySelectorAll(".cell.tag_predict").forEach((cell, place) => {
     hide(false);
     words.textContent = input.value.trim() ? `You predicted: ${input.value.trim()}` : "You made no prediction.";
     form.replaceWith(words);
-    answer.flatMap((e) => [...e.querySelectorAll("figure")]).forEach((e) => { if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; });
+    answer.flatMap((e) => [...e.querySelectorAll("figure, pre")]) // what scrolls can be reached by keyboard
+      .forEach((e) => { if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; });
   };
   form.append(make("label", { htmlFor: input.id, textContent: "Your prediction" }), input,
     make("button", { textContent: "Show the answer" }));

@@ -34,8 +34,7 @@ def keep_specifications() -> None:
         here = {key: value for key, value in given.items() if key != "$schema"}  # an address, which says no more
         spec = json.dumps(here, ensure_ascii=False).replace("</", "<\\/")
         kind = KINDS[data.mime_type]
-        return [nodes.raw("", f'<script type="application/json" class="{kind}">{spec}</script>', format="html",
-                          classes=[kind])]
+        return [nodes.raw("", f'<script type="application/json" class="{kind}">{spec}</script>', format="html")]
 
     NbElementRenderer.render_unhandled = render_ours
 
@@ -51,7 +50,11 @@ def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    there = {name for node in (doctree.findall(nodes.Element) if doctree else ()) for name in node["classes"]}
+    there = set()
+    for node in doctree.findall(nodes.Element) if doctree else ():
+        there |= set(node["classes"])
+        if isinstance(node, nodes.raw):
+            there |= {kind for kind in KINDS.values() if f'class="{kind}"' in node.astext()}
     for kind, scripts in SCRIPTS.items():
         for script in scripts if kind in there else ():
             app.add_js_file(script, loading_method="defer")
