@@ -341,7 +341,7 @@ def test_a_prediction_is_typed_before_the_answer_is_seen_and_stands_beside_it(pa
         assert not after.count() or not after.is_visible()
     for width, theme in ((1280, "light"), (390, "dark")):
         switch(page, width, theme)
-        assert violations(page, {"resultTypes": ["violations"], "preload": False}, ".tag_predict") == []
+        assert violations(page, {"resultTypes": ["violations"], "preload": False}, "form.predict") == []
     for i, cell in enumerate(cells):
         cell.get_by_label("Your prediction").focus()
         page.keyboard.type(f"{i} or so" if i else "")
@@ -351,7 +351,7 @@ def test_a_prediction_is_typed_before_the_answer_is_seen_and_stands_beside_it(pa
         assert words.inner_text() == (f"You predicted: {i} or so" if i else "You made no prediction.")
         assert words.evaluate("e => e === document.activeElement")
     assert page.locator("form.predict").count() == 0 and page.evaluate("sessionStorage.length + localStorage.length") <= 2
-    assert violations(page, {"resultTypes": ["violations"], "preload": False}, ".tag_predict") == []
+    assert violations(page, {"resultTypes": ["violations"], "preload": False}, ".tag_predict .cell_output") == []
 
 
 def test_on_paper_and_for_a_search_in_the_page_no_answer_is_hidden(page: Page, site: Path) -> None:
