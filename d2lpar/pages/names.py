@@ -27,7 +27,6 @@ NAMES = {
     "processes.traffic": "Traffic record_rank",
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_images draw_memory draw_panels draw_seeds "
                   "draw_step draw_steps draw_timeline draw_timelines draw_trainings growing_curve show",
-    "pages.museum": "allreduce_passing allreduce_whole",
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.stepper": "show_stepper",
     "pages.verdicts": "check verdict",
