@@ -10,6 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 
+from d2lpar.sums.collectives import allreduce_ring
+from d2lpar.sums.messages import record_rounds
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
 from weights import LIMITS
@@ -28,6 +30,7 @@ STICKING_OUT = """() => [...document.querySelectorAll('.bd-article *')].filter(e
 SCROLLING = """() => {
   document.querySelectorAll('details').forEach(e => e.open = true);
   document.querySelectorAll('.toggle-hidden').forEach(e => e.classList.remove('toggle-hidden'));
+  document.querySelectorAll('[hidden="until-found"]').forEach(e => e.hidden = false);
   return [...document.querySelectorAll('.bd-article pre')].filter(e => e.scrollWidth > e.clientWidth)
     .map(e => e.textContent.slice(0, 80));
 }"""
@@ -252,11 +255,113 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
     context.close()
 
 
-def test_only_pages_with_an_explorer_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
+def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
     for chapter in notebooks:
         text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
         assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), chapter.stem
-    assert "vega_bundle.js" not in (site / "book" / "index.html").read_text("utf8")
+        assert ("stepper.js" in text) == (chapter.stem == STEPPER) and ("predict.js" in text) == ("tag_predict" in text), chapter.stem
+    index = (site / "book" / "index.html").read_text("utf8")
+    assert [script for script in ("vega_bundle.js", "stepper.js", "predict.js") if script in index] == []
+
+
+STEPPER = "07_rings_true_and_false"
+BOXES = """() => [...document.querySelectorAll('div.stepper svg rect')].filter(e => e.getAttribute('fill') !== 'none').length"""
+
+
+def open_stepper(page: Page, site: Path) -> Locator:
+    visit(page, site / "notebooks" / f"{STEPPER}.html")
+    return page.locator("div.stepper")
+
+
+def test_the_stepper_shows_by_keyboard_what_the_ring_sends_and_says_it(page: Page, site: Path) -> None:
+    stepper = open_stepper(page, site)
+    for k in range(2, 6):
+        choice = stepper.get_by_label("devices")
+        choice.focus()
+        page.keyboard.press("Home")
+        for _ in range(k - 2):
+            page.keyboard.press("ArrowDown")
+        assert choice.input_value() == str(k)
+        rounds = record_rounds(allreduce_ring, k)
+        stepper.get_by_role("button", name="Next").focus()
+        for i, step in enumerate(rounds):
+            assert page.evaluate(BOXES) == sum(len(ranks) for row in step.holds for ranks in row)
+            assert stepper.locator("path.message").count() == stepper.locator("rect.arrived").count() == len(step.moves)
+            said = stepper.get_by_role("status").inner_text()
+            assert said.startswith(f"Round {i} of {2 * k - 2}" if i else "Start")
+            assert all(f"Rank {source} sends chunk {chunk} to rank {target}: now" in said for source, target, [chunk], _ in step.moves)
+            page.keyboard.press(("Enter", "ArrowRight")[i % 2])
+        assert stepper.get_by_role("button", name="Next").get_attribute("aria-disabled") == "true"
+        assert stepper.get_by_role("status").inner_text().endswith("Every rank holds the whole sum.")
+        page.keyboard.press("ArrowLeft")
+        assert stepper.get_by_role("status").inner_text().startswith(f"Round {2 * k - 3} of")
+    assert page.url.endswith(f"{STEPPER}.html"), "a key has led to another page"
+
+
+def test_the_stepper_fits_and_obeys_the_rules_of_accessibility(page: Page, site: Path) -> None:
+    show(page, 390, "light")
+    stepper = open_stepper(page, site)
+    page.add_style_tag(content=NO_TRANSITIONS)
+    stepper.get_by_label("devices").select_option("5")
+    stepper.get_by_role("button", name="Next").click()
+    for width, theme in ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")):
+        switch(page, width, theme)
+        assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.stepper") == []
+        box, around = (stepper.locator(part).bounding_box() for part in ("svg", ".picture"))
+        assert abs(box["width"] - around["width"]) <= 1 and around["x"] >= 0 and around["x"] + around["width"] <= width
+        assert min(stepper.locator("svg text").evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize) "
+                                                            "* e.getScreenCTM().a)")) >= 8
+        assert not page.locator("figure:has(div.stepper) img").is_visible()
+
+
+def test_without_scripts_the_stepper_is_a_picture_with_words_and_no_answer_is_hidden(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "notebooks" / f"{STEPPER}.html").as_uri())
+    still = page.locator("figure:has(script.stepper) img")
+    assert still.is_visible() and still.evaluate("e => e.naturalWidth") > 300
+    assert "Round 1 of 6, add. Rank 0 sends chunk 3 to rank 1: now 0 + 1." in still.get_attribute("alt")
+    answers = page.locator(".tag_predict .cell_output").all()
+    assert len(answers) >= 3 and all(answer.is_visible() for answer in answers)
+    context.close()
+
+
+PREDICTIONS = ["07_rings_true_and_false", "08_two_prices", CURVES]
+
+
+@pytest.mark.parametrize("chapter", PREDICTIONS)
+def test_a_prediction_is_typed_before_the_answer_is_seen_and_stands_beside_it(page: Page, site: Path, chapter: str) -> None:
+    visit(page, site / "notebooks" / f"{chapter}.html")
+    page.add_style_tag(content=NO_TRANSITIONS)
+    cells = page.locator(".cell.tag_predict").all()
+    assert 3 <= len(cells) <= 6
+    for cell in cells:
+        assert not cell.locator(".cell_output > *").first.is_visible()
+        after = cell.locator("xpath=following-sibling::*[1][self::p]")
+        assert not after.count() or not after.is_visible()
+    for width, theme in ((1280, "light"), (390, "dark")):
+        switch(page, width, theme)
+        assert violations(page, {"resultTypes": ["violations"], "preload": False}, "form.predict") == []
+    for i, cell in enumerate(cells):
+        cell.get_by_label("Your prediction").focus()
+        page.keyboard.type(f"{i} or so" if i else "")
+        page.keyboard.press("Enter")
+        assert all(part.is_visible() for part in cell.locator(".cell_output > *").all())
+        words = cell.locator("p.predicted")
+        assert words.inner_text() == (f"You predicted: {i} or so" if i else "You made no prediction.")
+        assert words.evaluate("e => e === document.activeElement")
+    assert page.locator("form.predict").count() == 0 and page.evaluate("sessionStorage.length + localStorage.length") <= 2
+    assert violations(page, {"resultTypes": ["violations"], "preload": False}, ".tag_predict .cell_output") == []
+
+
+def test_on_paper_and_for_a_search_in_the_page_no_answer_is_hidden(page: Page, site: Path) -> None:
+    visit(page, site / "notebooks" / f"{CURVES}.html")
+    hidden = page.locator("[hidden='until-found']")
+    many = hidden.count()
+    hidden.first.evaluate("e => e.dispatchEvent(new Event('beforematch'))")
+    assert 0 < hidden.count() < many and page.locator("p.predicted").count() == 1
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert hidden.count() == 0
 
 
 def test_the_address_that_make_book_prints_leads_to_the_first_page(page: Page, site: Path) -> None:
@@ -272,11 +377,11 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     page.keyboard.press("Enter")
     first = page.locator("#search-results li").first
     assert first.locator("a").inner_text() == "Fewer bytes: a ring"
-    assert first.locator("span").inner_text() == "7 What does the sum cost?"
+    assert first.locator("span").inner_text() == "7 How few bytes can a sum take?"
     assert first.locator("mark").first.inner_text() == "ring"
     first.locator("a").focus()
     page.keyboard.press("Enter")
-    page.wait_for_url("**/notebooks/07_allreduce.html#*", wait_until="load")
+    page.wait_for_url("**/notebooks/07_rings_true_and_false.html#*", wait_until="load")
     assert page.get_by_role("heading", name="Fewer bytes: a ring").bounding_box()["y"] < 300
     page.wait_for_function("CSS.highlights.get('searched').size > 1")
 
@@ -321,7 +426,7 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
 
 
 def test_exercises_and_search_results_have_contrast(page: Page, site: Path) -> None:
-    for address, part in (("notebooks/07_allreduce.html", ".exercise"), ("search.html?q=ring", "#search-results")):
+    for address, part in (("notebooks/09_four_thousand_devices.html", ".exercise"), ("search.html?q=ring", "#search-results")):
         page.goto(f"{site.as_uri()}/{address}", wait_until="load")
         page.wait_for_selector(part)
         page.add_style_tag(content=NO_TRANSITIONS)
@@ -387,7 +492,7 @@ def test_every_icon_is_drawn_by_a_font_that_is_there(page: Page, site: Path, cha
 
 def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser, site: Path) -> None:
     page = browser.new_page(color_scheme="dark")
-    visit(page, site / "notebooks" / "07_allreduce.html")
+    visit(page, site / "notebooks" / "09_four_thousand_devices.html")
     page.emulate_media(media="print", color_scheme="dark")
     page.set_viewport_size({"width": 700, "height": 900})
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

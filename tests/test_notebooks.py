@@ -24,7 +24,7 @@ from try_install import copy_package
 ROOT = Path(__file__).parents[1]
 CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 NOTEBOOKS = revisions.notebooks(ROOT / "notebooks")
-TAGS = re.compile(r"nbval-ignore-output|raises-exception|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
+TAGS = re.compile(r"nbval-ignore-output|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 
 

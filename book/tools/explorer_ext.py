@@ -1,7 +1,8 @@
-"""Explorers on the site: the specification goes beside its still picture, and the pages that have one get the scripts.
+"""Explorers, steppers and predictions on the site: pages that have one get its script, and what that script draws.
 
-`explorer.js` puts inputs and the moving picture in place of the still one, which stays where no script runs. Vega, in
-the version that also drew the still picture, comes out of the package vl-convert, so that no page asks another host.
+`explorer.js` and `stepper.js` put inputs and a moving picture in place of the still one, which stays where no script
+runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of the
+package vl-convert, so that no page asks another host. `predict.js` waits with an answer for the reader's own.
 """
 
 from __future__ import annotations
@@ -15,38 +16,47 @@ from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
 from d2lpar.pages.explorer import VEGALITE, VEGALITE_VERSION
+from d2lpar.pages.stepper import STEPPER
 
 VEGA = "vega_bundle.js"
-SCRIPTS = (VEGA, "explorer.js")
+KINDS = {VEGALITE: "explorer", STEPPER: "stepper"}
+SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "tag_predict": ("predict.js",)}
 
 
 def keep_specifications() -> None:
-    """MyST-NB knows no explorers and would warn: here each becomes a script that holds data."""
+    """MyST-NB knows neither explorers nor steppers and would warn: here each becomes a script that holds data."""
     render_unhandled = NbElementRenderer.render_unhandled
 
-    def render_explorer(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:
-        if data.mime_type != VEGALITE:
+    def render_ours(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:
+        if data.mime_type not in KINDS:
             return render_unhandled(self, data)
         given: Any = data.content
         here = {key: value for key, value in given.items() if key != "$schema"}  # an address, which says no more
         spec = json.dumps(here, ensure_ascii=False).replace("</", "<\\/")
-        return [nodes.raw("", f'<script type="application/json" class="explorer">{spec}</script>', format="html")]
+        kind = KINDS[data.mime_type]
+        return [nodes.raw("", f'<script type="application/json" class="{kind}">{spec}</script>', format="html")]
 
-    NbElementRenderer.render_unhandled = render_explorer
+    NbElementRenderer.render_unhandled = render_ours
 
 
 def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
     """Of the formats of one output only one is kept: so the specification moves into the one that is the picture."""
     for bundle in list(doctree.findall(nodes.container)):
         formats = {part.get("mime_type"): part for part in bundle.children if isinstance(part, nodes.Element)}
-        if bundle.get("nb_element") == "mime_bundle" and VEGALITE in formats and "image/svg+xml" in formats:
-            formats["image/svg+xml"] += formats[VEGALITE].children
-            bundle.remove(formats[VEGALITE])
+        for kind in KINDS.keys() & formats.keys():
+            if bundle.get("nb_element") == "mime_bundle" and "image/svg+xml" in formats:
+                formats["image/svg+xml"] += formats[kind].children
+                bundle.remove(formats[kind])
 
 
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    if doctree is not None and any('class="explorer"' in raw.astext() for raw in doctree.findall(nodes.raw)):
-        for script in SCRIPTS:
+    there = set()
+    for node in doctree.findall(nodes.Element) if doctree else ():
+        there |= set(node["classes"])
+        if isinstance(node, nodes.raw):
+            there |= {kind for kind in KINDS.values() if f'class="{kind}"' in node.astext()}
+    for kind, scripts in SCRIPTS.items():
+        for script in scripts if kind in there else ():
             app.add_js_file(script, loading_method="defer")
 
 

@@ -9,7 +9,7 @@ from d2lpar.one_step.step_times import Piece, alone_s, by_channels_s, by_data_s,
 from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
 from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
 
-BARS, CURVES = "appendix/three_ways", "07_allreduce"  # the pages on which they are
+BARS, CURVES = "appendix/three_ways", "09_four_thousand_devices"  # the pages on which they are
 
 
 @cache

@@ -1,0 +1,16 @@
+"""The check of the exercise `ex-late-bucket`."""
+
+from d2lpar.sums.cluster_cost import bucket_sizes
+
+
+def check(late_sizes):
+    """What is not right yet of the answer, in words, or "Right."."""
+    sizes = late_sizes()
+    if sum(sizes) != 100_000_000 or min(sizes) <= 0:
+        return f"Not yet: the tensors are to have 100 MB together, they have {sum(sizes) / 1e6:.1f}."
+    buckets = bucket_sizes(sizes)
+    if len(buckets) < 2:
+        return "Not yet: all of it goes into one bucket, which leaves when everything is done."
+    if buckets[-1] < 90_000_000:
+        return f"Not yet: the last bucket to leave has {buckets[-1] / 1e6:.1f} MB of 100."
+    return "Right."

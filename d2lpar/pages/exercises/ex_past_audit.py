@@ -1,0 +1,32 @@
+"""The check of the exercise `ex-past-audit`."""
+
+from unittest.mock import patch
+
+import torch
+
+from d2lpar.pages.message_audit import AuditError, audit
+from d2lpar.sums.messages import Meter
+
+
+def check(sly_sum):
+    """What is not right yet of the answer, in words, or "Right."."""
+    generator = torch.Generator().manual_seed(0)
+    start = [torch.randn(840, generator=generator) for _ in range(4)]
+    exact = sum(x.double() for x in start)
+
+    def right(data):
+        return all(torch.allclose(x.double(), exact, atol=1e-5) for x in data)
+
+    data = [x.clone() for x in start]
+    try:
+        audit(sly_sum, data)
+    except AuditError as error:
+        return f"Not yet: the audit says: {error}."
+    if not right(data):
+        return "Not yet: it passes the audit, but not every rank holds the sum."
+    data = [x.clone() for x in start]
+    with patch.object(Meter, "carry", lambda meter, message, x: torch.zeros_like(x)), Meter([x.device for x in data]):
+        sly_sum(data)
+    if not right(data):
+        return "Not yet: with all messages emptied its sum is lost, so it is honest."
+    return "Right."

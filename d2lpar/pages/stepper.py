@@ -1,0 +1,110 @@
+"""A sum that readers go through round by round, without a kernel: what `record_rounds` has recorded.
+
+On the site `book/tools/explorer_ext.py` and `stepper.js` draw it; JupyterLab shows the still picture of all rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from d2lpar.base.checks import shown
+from d2lpar.base.history import in_notebook
+from d2lpar.pages.plot import rank_style, use_book_style
+from d2lpar.sums.messages import Round
+
+STEPPER = "application/vnd.d2lpar.stepper+json"
+
+
+def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
+    """Put the rounds of a sum on the page, by the number of devices, from `start` devices on.
+
+    The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
+
+    Raises:
+        ValueError: if the rounds are not what `record_rounds` gives, or there are none for `start` devices.
+    """
+    _check_runs(runs, start)
+    if in_notebook():
+        from IPython.core.pylabtools import print_figure
+        from IPython.display import display
+
+        fig, words = _drawn(runs[start]), " ".join(_words(runs[start]))
+        still = print_figure(fig, "svg", bbox_inches="tight")
+        plt.close(fig)
+        display({STEPPER: _data(runs, start), "image/svg+xml": still, "text/plain": words}, raw=True,
+                metadata={"image/svg+xml": {"alt": words}})
+
+
+def _data(runs: Mapping[int, Sequence[Round]], start: int) -> dict:
+    """What the browser draws: for each number of devices the words, the messages and the sums of each round."""
+    return {"start": str(start), "colors": [to_hex(rank_style(rank)["color"]) for rank in range(max(runs))],
+            "runs": {str(k): [{"words": words, "moves": [list(move) for move in step.moves], "holds": step.holds}
+                              for words, step in zip(_words(rounds), rounds)] for k, rounds in runs.items()}}
+
+
+def _drawn(rounds: Sequence[Round]) -> Figure:
+    """What the buffers hold at the start and after each round: one row per rank, one column per chunk.
+
+    In a box stand the ranks whose numbers are in the sum; what has just arrived has a thick border.
+    """
+    k, columns = len(rounds[0].holds), min(4, len(rounds))
+    rows = -(-len(rounds) // columns)
+    use_book_style()
+    fig, axes = plt.subplots(
+        rows, columns, figsize=(0.49 * (k + 0.6) * columns, 0.4 * (k + 1.2) * rows), squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for i, (ax, (moves, holds)) in enumerate(zip(axes.flat, rounds)):
+        arrived = {(target, chunk) for _, target, chunks, _ in moves for chunk in chunks}
+        ax.set(xlim=(-0.6, k), ylim=(k + 0.1, -0.9))
+        ax.text(k / 2, -0.45, f"round {i}, {_what(moves)}" if i else "start", ha="center", va="center", weight="bold")
+        for rank, row in enumerate(holds):
+            ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", weight="bold",
+                    color=rank_style(rank)["color"])
+            for chunk, ranks in enumerate(row):
+                for held in sorted(set(ranks)):
+                    left = chunk + 0.94 * held / k
+                    ax.add_patch(Rectangle((left, rank), 0.94 / k, 0.94, facecolor=rank_style(held)["color"]))
+                    ax.text(left + 0.47 / k, rank + 0.5, str(held), ha="center", va="center", color="white", fontsize=8)
+                new = (rank, chunk) in arrived
+                ax.add_patch(Rectangle((chunk, rank), 0.94, 0.94, facecolor="none", zorder=3,
+                                       edgecolor="black" if new else "0.6", linewidth=2.2 if new else 0.8))
+    return fig
+
+
+def _words(rounds: Sequence[Round]) -> list[str]:
+    """For the start and each round of a sum, what is sent and what is held then, in sentences."""
+    words = []
+    for i, (moves, holds) in enumerate(rounds):
+        every = list(range(len(holds)))
+        now = [holds[target][chunks[0]] for _, target, chunks, _ in moves]
+        sent = [f"Rank {source} sends chunk{'s' * (len(chunks) > 1)} {_and(chunks)} to rank {target}: now "
+                f"{'complete' if ranks == every else ' + '.join(map(str, ranks))}."
+                for (source, target, chunks, _), ranks in zip(moves, now)]
+        begin = f"Round {i} of {len(rounds) - 1}, {_what(moves)}." if i else "Start: every rank holds its own numbers."
+        end = ["Every rank holds the whole sum."] * all(ranks == every for row in holds for ranks in row)
+        words.append(" ".join([begin, *sent, *end]))
+    return words
+
+
+def _what(moves: Sequence[tuple[int, int, Sequence[int], bool]]) -> str:
+    return "add" if all(add for *_, add in moves) else "copy"
+
+
+def _and(numbers: Sequence[int]) -> str:
+    return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])]) if len(numbers) > 1 else str(numbers[0])
+
+
+def _check_runs(runs: Mapping[int, Sequence[Round]], start: int) -> None:
+    if not isinstance(runs, Mapping) or not isinstance(start, int) or start not in runs:
+        raise ValueError(f"rounds are given by the number of devices, and start is one of these, got {shown(runs)} "
+                         f"and {shown(start)}")
+    for k, rounds in runs.items():
+        if not isinstance(rounds, list) or not rounds or not all(
+                isinstance(step, Round) and len(step.holds) == k for step in rounds):
+            raise ValueError(f"for {shown(k)} devices there must be what record_rounds gives, got {shown(rounds)}")

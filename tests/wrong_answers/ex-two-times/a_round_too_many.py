@@ -1,0 +1,3 @@
+"""k rounds in each half."""
+
+milliseconds = 2 * 5 * 2.1

@@ -1,0 +1,3 @@
+"""No alpha."""
+
+milliseconds = 2 * 4 * 2

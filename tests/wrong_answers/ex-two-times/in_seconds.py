@@ -1,0 +1,3 @@
+"""Right, but in seconds."""
+
+milliseconds = 0.0168

@@ -1,0 +1,3 @@
+"""The reduce-scatter alone."""
+
+milliseconds = 4 * 2.1

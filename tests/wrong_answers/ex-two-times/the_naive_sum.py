@@ -1,0 +1,3 @@
+"""Whole buffers in every round."""
+
+milliseconds = 8 * 10.1

@@ -1,0 +1,3 @@
+"""What ranks 0 and 2 send."""
+
+numbers_sent = 5

@@ -1,0 +1,3 @@
+"""The reduce-scatter alone."""
+
+numbers_sent = 2 + 1
