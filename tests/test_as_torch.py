@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
 from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.one_step.models import resnet18
 from helpers.modules import Apply, Picky, convnet, known, mlp, rand
 from helpers.plain_modules import assert_close, fresh, gradients, same, state, weighted
 from helpers.torch_on_cpu import theirs, torch_on_cpu
@@ -37,6 +38,10 @@ def oracle(request):
 
 def ours(module, k, output_device=CPU, dim=0):
     return DataParallel(module, [CPU] * k, output_device, dim)
+
+
+def alone(module, k, dim=0):
+    return module
 
 
 both = pytest.mark.parametrize("wrap", [ours, theirs], ids=["ours", "torch"])
@@ -102,18 +107,172 @@ class Attention(nn.Module):
         return self.attend(x, x, x, need_weights=False)
 
 
+def frozen():
+    net = mlp()
+    net[0].requires_grad_(False)
+    return net
+
+
+def tied():
+    net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)).double()
+    net[2].weight = net[0].weight
+    return known(net)
+
+
+def one_layer_twice():
+    layer = nn.Linear(6, 6).double()
+    return known(nn.Sequential(layer, nn.Tanh(), layer))
+
+
+class Last(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 3, 2, batch_first=True, bidirectional=True, dtype=torch.float64)
+
+    def forward(self, x):
+        out, (h, c) = self.lstm(x[:, None])
+        return out[:, -1], h.transpose(0, 1), c.transpose(0, 1)
+
+
+class Lists(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6).double() for _ in range(2)])
+        self.named = nn.ModuleDict({"a": nn.Linear(6, 3).double(), "b": self.layers[0]})
+        self.scales = nn.ParameterList([rand(6), rand(6)])
+        self.by_name = nn.ParameterDict({"shift": rand(3)})
+        self.nothing = None
+        self.register_parameter("no", None)
+        self.register_buffer("none", None)
+
+    def forward(self, x):
+        for layer, scale in zip(self.layers, self.scales):
+            x = layer(x) * scale
+        return self.named["a"](self.named["b"](x)) + self.by_name["shift"]
+
+
+NORMS = {"old weight_norm": nn.utils.weight_norm, "weight_norm": nn.utils.parametrizations.weight_norm,
+         "old spectral_norm": nn.utils.spectral_norm, "spectral_norm": nn.utils.parametrizations.spectral_norm}
+Pair = namedtuple("Pair", "X weight")
+
+
+def attributed():
+    """A buffer that wants a gradient."""
+    net = Doing(lambda m, h: h * m.seen.sum())
+    net.seen.requires_grad_()
+    return net
+
+
+def seeded(make):
+    def made():
+        torch.manual_seed(1)
+        return known(make())
+
+    return made
+
+
+def normed(kind, training):
+    return lambda: torch.manual_seed(1) and nn.Sequential(NORMS[kind](nn.Linear(6, 5).double()), nn.Tanh()).train(training)
+
+
+def recurrent():
+    net = Last()
+    nn.utils.weight_norm(net.lstm, "weight_hh_l0")
+    return net
+
+
+def pruned():
+    net = mlp()
+    for amount in (0.3, 0.2):
+        prune.l1_unstructured(net[0], "weight", amount)
+    return net
+
+
+def parameter_and_buffer():
+    net = Apply(lambda m, x: x * m.w + m.again, w=rand(6))
+    net.register_buffer("again", net.w)
+    return net
+
+
+def checkpointed(reentrant):
+    return lambda: Doing(lambda m, h: checkpoint(lambda h: h.tanh() * m.last.weight.sum(), h, use_reentrant=reentrant))
+
+
+def forces(m, x):
+    """The slope of an energy."""
+    energy = (x.requires_grad_() * m.w).tanh()
+    return torch.autograd.grad(energy.sum(), x, create_graph=True)[0], energy
+
+
+def nested(m, pair, *rest, extra, name, flag=None):
+    assert type(pair) is Pair and name == "ja" and flag is None and type(extra) is OrderedDict
+    return pair.X * m.w + rest[0][0][1] * extra["d"][0], pair.weight * 2, Pair(pair.X * 1, pair.X.argmax(1))
+
+
+def contained(kind):
+    def fn(m, x):
+        pairs = [("a", x * m.w), ("b", {"c": x.argmax(1), "d": (x > 0, x.sum(1))})]
+        return kind(pairs) if kind in (dict, OrderedDict) else kind([x for _, x in pairs])
+
+    return fn
+
+
+def several(m, x):
+    return x[:, :0] * m.w[:0], x[:, :3], x, m.w[None].expand(len(x), 6)
+
+
+def of(fn, **params):
+    return lambda: Apply(fn, **(params or {"w": rand(6)}))
+
+
+X, LEAF = rand(7, 6), rand(7, 6).requires_grad_()
+IMAGES = rand(8, 1, 6, 6).requires_grad_()
+BOTH, TORCH = ("plain", "torch"), ("torch",)  # where each shard is seen by itself, the plain module is no oracle
+SAME = {  # name: make, inputs, keywords, oracles
+    "an mlp": (mlp, [LEAF], {}, BOTH),
+    "an mlp in evaluation": (lambda: mlp().eval(), [LEAF], {}, BOTH),
+    "BatchNorm in training": (convnet, [IMAGES], {}, TORCH),
+    "BatchNorm in evaluation": (lambda: convnet().eval(), [IMAGES], {}, BOTH),
+    "the chapter's ResNet": (lambda: known(resnet18(10, width=4).double()).eval(), [rand(7, 1, 16, 16)], {}, BOTH),
+    "attention, whose weights are None": (Attention, [rand(6, 3, 4).requires_grad_()], {}, BOTH),
+    "None within a dict": (of(lambda m, x: {"a": (x * m.w, None)}), [X], {}, BOTH),
+    "nothing at all": (of(lambda m, x: ()), [X], {}, TORCH),
+    "several types and sizes": (of(several), [LEAF], {}, TORCH),
+    "as many as are above zero": (of(lambda m, x: (x * m.w)[x[:, 0] > 0]), [LEAF], {}, BOTH),
+    **{f"{kind.__name__} of outputs": (of(contained(kind)), [LEAF], {}, BOTH) for kind in (dict, OrderedDict, list, tuple)},
+    "nested inputs, by keyword, in a named tuple": (of(nested), [Pair(LEAF, rand(7)), [(3, rand(7, 6, seed=1).requires_grad_())]],
+                                                    {"extra": OrderedDict(d=(rand(7, 6, seed=2).requires_grad_(),)), "name": "ja", "flag": None}, BOTH),
+    "inputs of which some want a gradient": (of(lambda m, a, b, c, d: a * m.w + 2 * b + 3 * c + 4 * d), [X, LEAF, X, LEAF], {}, BOTH),
+    "an input that is not used": (of(lambda m, a, b: a * m.w), [LEAF, X], {}, BOTH),
+    "an input that is returned": (of(lambda m, x: (x, x * m.w)), [LEAF], {}, BOTH),
+    **{f"an input changed in place, {kind}": (of(fn), [x], {}, TORCH)  # the caller's is not
+       for x in (X, LEAF) for kind, fn in ((f"{x.requires_grad} 1", lambda m, x: x.add_(1).mul_(m.w) * 2),
+                                           (f"{x.requires_grad} 2", lambda m, x: nn.functional.relu_(x) * m.w))},
+    **{f"forces, {x.requires_grad}": (of(forces), [x], {}, TORCH) for x in (X, LEAF)},
+    **{f"a checkpoint, reentrant {r}": (checkpointed(r), [LEAF], {}, BOTH) for r in (True, False)},
+    **{make.__name__: (seeded(make), [LEAF], {}, BOTH) for make in (frozen, tied, one_layer_twice, Last, Lists)},
+    **{f"{kind}, training {t}": (normed(kind, t), [LEAF], {}, TORCH if t else BOTH) for kind in NORMS for t in (True, False)},
+    "weight_norm of a recurrent layer": (lambda: torch.manual_seed(1) and recurrent(), [LEAF], {}, BOTH),
+    "pruned twice": (pruned, [LEAF], {}, TORCH),
+    "a parameter that is a buffer too": (parameter_and_buffer, [X], {}, TORCH),
+    "a buffer that wants a gradient": (attributed, [X], {}, BOTH),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
 @pytest.mark.parametrize("k", [2, 3, 4])
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("make, shape", [(mlp, (7, 6)), (convnet, (8, 1, 6, 6))])
-def test_outputs_gradients_and_buffers(k, training, make, shape):
-    check_as_torch(lambda: make().train(training), rand(*shape).requires_grad_(), k=k)
+@pytest.mark.parametrize("what, against", [(what, against) for what, row in SAME.items() for against in row[-1]])
+def test_the_same(what, against, k):
+    make, inputs, kwargs, _ = SAME[what]
+    own, other = [outcome(wrap, make, k, inputs, kwargs, 0) for wrap in (ours, theirs if against == "torch" else alone)]
+    assert_close(own, other)
+    assert type(own["outputs"]) is type(other["outputs"])
 
 
-def test_outputs_that_are_none():
-    check_as_torch(lambda: Doing(), rand(7, 6))
-    out = check_as_torch(lambda: Apply(lambda m, x: {"a": (x * m.w, None)}, w=rand(6)), rand(7, 6))["outputs"]
-    assert out["a"][1] is None
-    assert check_as_torch(Attention, rand(6, 3, 4).requires_grad_())["outputs"][1] is None
+def test_six_examples_on_four_devices_are_three_shards_of_two():
+    lengths = []
+    check_as_torch(lambda: Apply(lambda m, x: lengths.append(len(x)) or x * m.w, w=rand(6)), rand(6, 6), k=4)
+    assert lengths == [2] * 6
 
 
 @both
@@ -173,14 +332,6 @@ def test_a_lock_an_open_file_and_a_generator_are_shared():
         assert all(a is net.lock and b is net.file and c is net.numbers for a, b, c in seen)
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
-def test_checkpoints_of_both_kinds(reentrant):
-    def fn(m, h):
-        return checkpoint(lambda h: h.tanh() * m.last.weight.sum(), h, use_reentrant=reentrant)
-
-    check_as_torch(lambda: Doing(fn), rand(7, 6).requires_grad_())
-
-
 @both
 def test_output_device_and_dim(wrap):
     net, X = Apply(lambda m, x: x * m.w, w=rand(2, 1)), rand(2, 7).requires_grad_()
@@ -208,16 +359,6 @@ def test_one_device_alone_is_where_the_constructor_moves_the_module(wrap, monkey
     assert moved == []
     wrap(net, 1)
     assert [place.type for place in moved] == ["cpu"]
-
-
-def test_six_examples_on_four_devices_are_three_shards_of_two():
-    lengths = []
-
-    def make():
-        return known(nn.Sequential(Apply(lambda m, x: lengths.append(len(x)) or x), nn.BatchNorm1d(6)).double())
-
-    check_as_torch(make, rand(6, 6).requires_grad_(), k=4)
-    assert lengths == [2] * 6
 
 
 def test_what_a_replica_does_to_itself_is_lost():
@@ -257,104 +398,6 @@ def test_a_buffer_changed_in_place_is_replica_0s():
     assert not same(result["buffers"], list(Doing().buffers()))
 
 
-def test_a_buffer_that_wants_a_gradient_gets_it():
-    def make():
-        net = Doing(lambda m, h: h * m.seen.sum())
-        net.seen.requires_grad_()
-        return net
-
-    assert check_as_torch(make, rand(7, 6))["of buffers"][0].norm() > 0
-
-
-def frozen():
-    net = mlp()
-    net[0].requires_grad_(False)
-    return net
-
-
-def tied():
-    net = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6)).double()
-    net[2].weight = net[0].weight
-    return known(net)
-
-
-def one_layer_twice():
-    layer = nn.Linear(6, 6).double()
-    return known(nn.Sequential(layer, nn.Tanh(), layer))
-
-
-class Last(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.lstm = nn.LSTM(6, 3, 2, batch_first=True, bidirectional=True, dtype=torch.float64)
-
-    def forward(self, x):
-        out, (h, c) = self.lstm(x[:, None])
-        return out[:, -1], h.transpose(0, 1), c.transpose(0, 1)
-
-
-class Lists(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Linear(6, 6).double() for _ in range(2)])
-        self.named = nn.ModuleDict({"a": nn.Linear(6, 3).double(), "b": self.layers[0]})
-        self.scales = nn.ParameterList([rand(6), rand(6)])
-        self.by_name = nn.ParameterDict({"shift": rand(3)})
-        self.nothing = None
-        self.register_parameter("no", None)
-        self.register_buffer("none", None)
-
-    def forward(self, x):
-        for layer, scale in zip(self.layers, self.scales):
-            x = layer(x) * scale
-        return self.named["a"](self.named["b"](x)) + self.by_name["shift"]
-
-
-NORMS = {"old weight_norm": nn.utils.weight_norm, "weight_norm": nn.utils.parametrizations.weight_norm,
-         "old spectral_norm": nn.utils.spectral_norm, "spectral_norm": nn.utils.parametrizations.spectral_norm}
-
-
-@pytest.mark.parametrize("make", [frozen, tied, one_layer_twice, Last, Lists])
-def test_modules_of_many_kinds(make):
-    def seeded():
-        torch.manual_seed(1)
-        return known(make())
-
-    check_as_torch(seeded, rand(7, 6).requires_grad_())
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", NORMS)
-def test_weights_that_are_computed_from_others(kind, training):
-    def make():
-        torch.manual_seed(1)
-        return nn.Sequential(NORMS[kind](nn.Linear(6, 5).double()), nn.Tanh()).train(training)
-
-    before = list(make().buffers())
-    after = check_as_torch(make, rand(7, 6).requires_grad_())["buffers"]
-    assert same(before, after) != (training and "spectral" in kind)
-
-
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
-def test_weights_that_a_hook_computes_before_each_forward_pass_also_those_of_a_recurrent_layer():
-    def recurrent():
-        torch.manual_seed(1)
-        net = Last()
-        nn.utils.weight_norm(net.lstm, "weight_hh_l0")
-        return net
-
-    check_as_torch(recurrent, rand(7, 6).requires_grad_())
-
-    def pruned():
-        net = mlp()
-        for amount in (0.3, 0.2):
-            prune.l1_unstructured(net[0], "weight", amount)
-        return net
-
-    check_as_torch(pruned, rand(7, 6).requires_grad_())
-
-
 def test_a_sparse_gradient():
     found = []
     for wrap in (ours, theirs):
@@ -363,30 +406,6 @@ def test_a_sparse_gradient():
         assert net.weight.grad.is_sparse
         found.append(net.weight.grad.to_dense())
     assert_close(*found)
-
-
-Pair = namedtuple("Pair", "X weight")
-
-
-def test_inputs_nested_by_keyword_and_in_named_tuples():
-    def fn(m, pair, *rest, extra, name, flag=None):
-        assert type(pair) is Pair and name == "ja" and flag is None and type(extra) is OrderedDict
-        return pair.X * m.w + rest[0][0][1] * extra["d"][0], pair.weight * 2, Pair(pair.X.sum(), pair.X.argmax(1))
-
-    X = [rand(7, 6, seed=n).requires_grad_() for n in range(3)]
-    out = check_as_torch(lambda: Apply(fn, w=rand(6)), Pair(X[0], rand(7)), [(3, X[1])],
-                         extra=OrderedDict(d=(X[2],)), name="ja", flag=None)["outputs"]
-    assert type(out[2]) is Pair and out[2].X.shape == (3,)
-
-
-@pytest.mark.parametrize("kind", [dict, OrderedDict, list, tuple])
-def test_outputs_in_containers(kind):
-    def fn(m, x):
-        pairs = [("a", x * m.w), ("b", {"c": x.argmax(1), "d": (x > 0, x.sum(1))})]
-        return kind(pairs) if kind in (dict, OrderedDict) else kind([x for _, x in pairs])
-
-    out = check_as_torch(lambda: Apply(fn, w=rand(6)), rand(7, 6).requires_grad_())["outputs"]
-    assert type(out) is kind
 
 
 def test_a_wrapper_as_part_of_a_larger_module():
@@ -443,48 +462,6 @@ def test_a_large_attribute_is_shared_and_nobody_goes_through_it(wrap):
         sys.setprofile(None)
     assert len(seen) == 4 and all(entries is net.entries for entries in seen)
     assert 100 < next(calls) < 20_000  # of functions
-
-
-@both
-@pytest.mark.parametrize("answers", [
-    lambda x: 3, lambda x: (x, 2.0), lambda x: x if x[0, 0] == 0 else None, lambda x: x[:, :int(x[0, 0]) + 1],
-    lambda x: (x, x)[:int(x[0, 0]) + 1], lambda x: {str(x[0, 0]): x}, lambda x: object()])
-def test_outputs_that_cannot_be_joined_are_refused(wrap, answers):
-    X = torch.tensor([[0.0, 1], [0, 2], [1, 3], [1, 4]])
-    with pytest.raises((ValueError, TypeError, AttributeError, RuntimeError, LookupError)):
-        wrap(Apply(lambda m, x: answers(x)), 2)(X)
-
-
-def test_a_parameter_that_is_a_buffer_too_gets_its_gradient_once():
-    def make():
-        net = Apply(lambda m, x: x * m.w + m.again, w=rand(6))
-        net.register_buffer("again", net.w)
-        return net
-
-    check_as_torch(make, rand(7, 6))
-
-
-def test_an_input_may_be_changed_in_place_and_the_callers_is_not():
-    for X in (rand(7, 6), rand(7, 6).requires_grad_()):
-        check_as_torch(lambda: Apply(lambda m, x: x.add_(1).mul_(m.w) * 2, w=rand(6)), X)
-        check_as_torch(lambda: Apply(lambda m, x: nn.functional.relu_(x) * m.w, w=rand(6)), X)
-
-
-def test_forces_the_slope_of_an_energy_in_the_forward_pass():
-    def fn(m, x):
-        energy = (x.requires_grad_() * m.w).tanh()
-        return torch.autograd.grad(energy.sum(), x, create_graph=True)[0], energy
-
-    for X in (rand(7, 6), rand(7, 6).requires_grad_()):
-        check_as_torch(lambda: Apply(fn, w=rand(6)), X)
-
-
-def test_outputs_of_other_types_and_sizes():
-    def fn(m, x):
-        return x[:, :0] * m.w[:0], (x * m.w)[x[:, 0] > 0], x[:, :3], x, m.w[None].expand(len(x), 6), m.w * 1
-
-    check_as_torch(lambda: Apply(fn, w=rand(6)), rand(7, 6).requires_grad_())
-    assert check_as_torch(lambda: Apply(lambda m, x: (), w=rand(6)), rand(7, 6))["outputs"] == ()
 
 
 def test_complex_numbers():

@@ -19,7 +19,6 @@ from torch import nn
 
 from d2lpar.base.devices import run_on_devices, try_devices
 from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import resnet18
 from d2lpar.one_step.replicas import gather, replicate, scatter
 from helpers.long_training import train_200_steps
 from helpers.modules import Apply, Picky, convnet, known, mlp, rand
@@ -65,12 +64,6 @@ def test_parameters_whose_gradients_are_one_tensor_in_a_replica_are_summed_apart
     assert out.grad.tolist() == [1, 10, 100]  # an incoming gradient is not ours to change
     net.a.grad.zero_()
     assert net.b.grad == 111
-
-
-def test_gather_puts_nested_outputs_together_in_rank_order():
-    outputs = [(torch.full((2, 1), float(rank)), {"sum": torch.tensor(rank)}) for rank in (3, 1, 2)]
-    rows, numbers = gather(outputs, CPU)
-    assert rows.flatten().tolist() == [3, 3, 1, 1, 2, 2] and numbers["sum"].tolist() == [3, 1, 2]
 
 
 # The pieces
@@ -120,19 +113,6 @@ def test_a_replica_has_the_same_bits_in_memory_of_its_own():
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 7, 16])
 def test_outputs_and_gradients_are_the_plain_modules_for_every_batch_size(k, batch_size):
     check_equals_plain(mlp(), k, rand(batch_size, 6).requires_grad_())
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_a_batchnorm_net_in_eval_mode_is_the_plain_one_and_keeps_its_statistics(k):
-    net = convnet().eval()
-    before = [b.clone() for b in net.buffers()]
-    check_equals_plain(net, k, rand(7, 1, 6, 6))
-    assert same(list(net.buffers()), before)
-    assert not any(m.training for m in net.modules())
-
-
-def test_the_resnet_of_the_chapter_is_the_plain_one_in_eval_mode():
-    check_equals_plain(known(resnet18(10, width=4).double()).eval(), 3, rand(7, 1, 16, 16))
 
 
 def test_an_empty_batch_is_what_the_plain_module_makes_of_it():
@@ -227,17 +207,6 @@ def test_one_tensor_given_twice_gets_both_gradients():
     assert_close(own.grad, plain.grad)
 
 
-def test_only_inputs_that_require_a_gradient_get_one_and_each_its_own():
-    a, b, c, d = (rand(7, 6, seed=n) for n in range(4))
-    net = Apply(lambda m, a, b, c, d: a * m.w + 2 * b + 3 * c + 4 * d, w=rand(6))
-    check_equals_plain(net, 3, a, b.requires_grad_(), c, d.requires_grad_())
-
-
-def test_an_input_that_the_module_does_not_use_has_no_gradient():
-    a, b = rand(7, 6).requires_grad_(), rand(7, 6, seed=1).requires_grad_()
-    check_equals_plain(Apply(lambda m, a, b: a * m.w, w=rand(6)), 3, a, b)
-
-
 def test_an_input_that_some_replicas_use_has_zeros_for_the_others():
     a, b = torch.arange(6.0, dtype=torch.float64)[:, None], rand(6, 1).requires_grad_()
     net = Apply(lambda m, a, b: a * m.w + (b if a[0] == 2 else 0), w=rand(1))
@@ -253,10 +222,6 @@ def test_a_module_that_asks_for_a_gradient_of_its_input_does_not_mix_the_inputs_
     weighted(DataParallel(net, [CPU] * 2)(rand(4, 5), b)).backward()
     factors = rand(4, 6, seed=50)
     assert_close([net.w.grad, b.grad], [(factors * rand(4, 6)).sum(0), factors * rand(6)])
-
-
-def test_an_input_that_is_returned_keeps_its_gradient():
-    check_equals_plain(Apply(lambda m, x: (x, x * m.w), w=rand(6)), 3, rand(7, 6).requires_grad_())
 
 
 def test_a_number_per_replica_becomes_a_vector_in_rank_order():
@@ -302,19 +267,6 @@ def test_without_gradients_a_module_may_keep_what_it_likes(mode):
 
 
 # From call to call
-
-
-def test_the_state_is_the_modules_with_the_prefix_of_torchs():
-    net, other = convnet(), nn.Sequential(*convnet().children())
-    parallel = DataParallel(net, [CPU] * 2)
-    assert list(parallel.state_dict()) == [f"module.{name}" for name in net.state_dict()]
-    with torch.no_grad():
-        for p in other.parameters():
-            p.add_(1)
-    parallel.load_state_dict({f"module.{name}": value for name, value in other.state_dict().items()})
-    X = rand(5, 1, 6, 6)
-    assert same(state(net), state(other))
-    assert_close(parallel.eval()(X).detach(), other.eval()(X).detach())
 
 
 def test_steps_of_an_optimizer_take_effect_and_equal_the_plain_modules():

@@ -79,13 +79,6 @@ def test_on_a_page_the_curve_grows_and_its_words_with_it(page):
         "0 epochs: no points yet.", "1 epochs: from 0.5 to 0.5.", "2 epochs: from 0.5 to 0.62."]
 
 
-def test_without_a_curve_a_page_shows_lines_only(page, capsys):
-    with History(1, 1, CPU) as training:
-        list(training.clocked("a"))
-        training.add(0.5)
-    assert page.alts == [] and "test acc 0.500" in capsys.readouterr().out
-
-
 def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):
     with pytest.raises(ZeroDivisionError), History(2, 2, CPU) as training:
         for _ in training.clocked("ab"):
@@ -124,9 +117,3 @@ def test_after_a_step_that_fails_interrupts_come_at_once_again():
     assert error.value is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
-
-
-def test_a_block_without_an_epoch_prints_nothing(capsys):
-    with History(1, 1, CPU):
-        pass
-    assert capsys.readouterr().out == ""

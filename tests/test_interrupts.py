@@ -48,24 +48,6 @@ def test_an_interrupt_waits_for_the_end_of_the_block_and_is_raised_there():
     assert done == ["all of it"]
 
 
-def test_a_function_can_be_uninterrupted_again_and_again():
-    done = []
-
-    @uninterrupted()
-    def work(word):
-        ctrl_c()
-        done.append(word)
-
-    for word in "ab":
-        with pytest.raises(KeyboardInterrupt):
-            work(word)
-    assert done == ["a", "b"]
-
-
-def test_without_an_interrupt_nothing_is_raised_and_results_come_through():
-    assert uninterrupted()(lambda: 3)() == 3
-
-
 def test_of_two_blocks_the_outer_one_counts():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():

@@ -227,18 +227,6 @@ def test_a_round_that_has_not_begun_is_refused_before_anything_arrives(number):
     assert values(parts) == [[1], [2 + (number != 0)]] and len(meter.messages) == (number != 0)
 
 
-def test_what_never_arrived_is_not_counted():
-    with Meter(try_devices(2)) as meter, pytest.raises(RuntimeError):
-        deliver(0, 1, torch.ones(2), torch.zeros(2, dtype=torch.int64), add=True)  # no sum of these
-    assert meter.messages == meter.spans == []
-
-
-def test_a_meter_for_more_ranks_than_send_counts_as_ever():
-    with Meter(try_devices(4)) as meter:
-        exchange(numbers([1], [2]), [(0, 1, 0)], add=True)
-    assert meter.sent_bytes == [8, 0, 0, 0]
-
-
 def test_a_sum_without_messages_counts_0():
     with Meter(try_devices(2)) as meter:
         allreduce([torch.ones(2), torch.ones(2)])

@@ -8,7 +8,7 @@ import torch
 from d2l import torch as d2l
 from torch import nn
 
-from d2lpar.one_step.models import Residual, lenet, lenet_params, loss, resnet18
+from d2lpar.one_step.models import Residual, lenet, lenet_params, resnet18
 
 
 def lenet_module(params):
@@ -29,10 +29,6 @@ def test_lenet_equals_the_module_made_of_pytorchs_layers():
         bias.normal_(generator=generator)  # a bias of zero that is left out would not show
     X = torch.rand(5, 1, 28, 28, dtype=torch.float64, generator=generator)
     torch.testing.assert_close(lenet(X, params), lenet_module(params)(X), rtol=1e-12, atol=0)
-
-
-def test_an_empty_shard_gives_no_scores():
-    assert lenet(torch.rand(0, 1, 28, 28), lenet_params()).shape == (0, 10)
 
 
 def test_parameters_have_the_eight_shapes_and_the_same_bits_for_the_same_seed():
@@ -61,11 +57,6 @@ def test_the_default_scale_keeps_the_signal_and_the_historic_one_loses_it():
     X = torch.rand(64, 1, 28, 28, generator=torch.Generator().manual_seed(0))
     assert 0.1 < lenet(X, lenet_params()).std() < 3
     assert lenet(X, lenet_params(0.01)).std() < 1e-3
-
-
-def test_the_loss_gives_one_number_per_example():
-    scores = torch.tensor([[0.0, 0.0], [0.0, 0.0]])
-    torch.testing.assert_close(loss(scores, torch.tensor([0, 1])), torch.full((2,), 2.0).log())
 
 
 @pytest.fixture

@@ -382,16 +382,6 @@ def test_training_takes_one_step_for_every_batch(small_data):
 
 
 @pytest.mark.gpu
-def test_shards_are_what_scatter_gives_where_the_batch_divides():
-    places = try_devices(torch.cuda.device_count())
-    X, y = torch.rand(6 * len(places), 2), torch.arange(6 * len(places))
-    shards = split_batch(X, y, places)
-    for own, theirs in zip(shards, zip(*nn.parallel.scatter((X, y), places))):
-        for a, b in zip(own, theirs, strict=True):
-            assert a.device == b.device and torch.equal(a, b)
-
-
-@pytest.mark.gpu
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_on_gpus_too_k_replicas_take_the_step_of_one_worker(k, step):
