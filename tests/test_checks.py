@@ -33,7 +33,7 @@ from d2lpar.one_step.scratch import evaluate_accuracy, get_params, train_batch
 from d2lpar.one_step.step_times import Piece, alone_s, by_data_s, pieces_of
 from d2lpar.pages.explorer import Slider, bars
 from d2lpar.pages.message_audit import audit
-from d2lpar.pages.plot import draw_curves, draw_dots, draw_panels, draw_seeds, draw_trainings
+from d2lpar.pages.plot import draw_curves, draw_intervals, draw_panels, draw_seeds, draw_trainings
 from d2lpar.pages.records import RecordError
 from d2lpar.pages.step_spans import record_step
 from d2lpar.pages.verdicts import check
@@ -204,7 +204,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_ratios": lambda: {"blocks": {"a": {"b": (1.0, 2.0, 3.0, None)}}, "narrow": False},
     "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
     "plot.draw_panels": lambda: {"panels": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2]},
-    "plot.draw_dots": lambda: {"rows": {"a": [1.0, 2.0]}, "marked": {"a": [1.0]}},
+    "plot.draw_intervals": lambda: {"rows": {"a": [1.0, 2.0, 3.0]}},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
     "ddp.assign_buckets": lambda: {"tensors": [torch.ones(2)], "first_bytes": 4, "cap_bytes": 8},
@@ -252,7 +252,7 @@ CALLS: dict[str, Callable] = {
     "plot.draw_curves": lambda **kwargs: draw_curves(xlabel="x", ylabel="y", **kwargs),
     "plot.draw_trainings": lambda groups: draw_trainings(groups, "x", "y"),
     "plot.draw_panels": lambda **kwargs: draw_panels(xlabel="x", ylabel="y", **kwargs),
-    "plot.draw_dots": lambda **kwargs: draw_dots(xlabel="x", **kwargs),
+    "plot.draw_intervals": lambda rows: draw_intervals(rows, "x"),
     "plot.draw_seeds": lambda **kwargs: draw_seeds(xlabel="x", ylabel="y", **kwargs),
     "step_spans.record_step": lambda **kwargs: record_step(train_batch, **kwargs),
 }
