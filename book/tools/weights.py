@@ -22,6 +22,9 @@ LIMITS = {  # at most so many words and cells on the path; chapters that are not
     "04_parallel_loop": (1200, 22),
     "05_concise_data_parallelism": (1300, 32),
     "06_resnet18_on_two_devices": (1400, 26),
+    "10_last_minibatch": (2000, 38),
+    "11_batch_size": (1900, 36),
+    "12_batchnorm": (1500, 32),
     "17_is_my_script_right": (1300, 26),
 }
 CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise
