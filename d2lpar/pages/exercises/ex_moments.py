@@ -31,7 +31,7 @@ class Memory(TorchDispatchMode):
 
 
 def one_by_one(whole, sizes, memory, held):
-    """Batches, each made when it is asked for; notes how many numbers are in memory by then, in tensors and elsewhere."""
+    """Batches, each made when it is asked for; notes how many numbers tensors, arrays and lists hold by then."""
     before = None
     for batch in whole.split(sizes):
         elsewhere = tracemalloc.get_traced_memory()[0]  # arrays and lists, but no tensors

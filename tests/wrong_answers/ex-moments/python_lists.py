@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.larger_batches.batchnorm import combine_moments, moments
+from d2lpar.larger_batches.batchnorm import moments
 
 
 def mean_and_variance(batches):
