@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from d2lpar.data.official_files import DataError
 from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.pages import branches
+from d2lpar.pages import branches, study
 from d2lpar.pages.branches import EPOCHS, SIZES, run_all_branches, run_branches, stepped
 from d2lpar.pages.results import stored_records
 from d2lpar.pages.study import SMALL, Setting, Size, load_data_fashion_mnist, run_setting, starting_network
@@ -130,6 +130,14 @@ def test_branches_want_real_images_and_there_is_a_record_of_every_seed(tmp_path,
     assert runs == [{"batch_size": 8, "lr": 0.2, "seed": seed} for seed in range(3)] and processes >= 1
     assert about["size"] == TINY._asdict() and about["data"]["num_train"] == 22
     assert list(signature(function.func).parameters) == ["size", *runs[0]] and function.args == (TINY,)
+
+def test_damped_by_its_divisor_or_by_its_rate_is_the_same_step(net):
+    X, y = drawn(6)
+    by_rate, _ = stepped(net, X, y, 0.2 * 6 / 8)
+    study.add_gradients([net], X, y, 8)
+    with torch.no_grad():
+        by_divisor = [p - 0.2 * p.grad for p in net.parameters()]
+    assert distance(by_divisor, list(by_rate.parameters())) < 1e-12
 
 
 # the stored ones
