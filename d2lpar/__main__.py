@@ -30,6 +30,8 @@ def main() -> None:
     options = commands.add_parser("study", help=about, description=about)
     options.add_argument("file", help="where the results go; stopped, the same command goes on from there")
     options.add_argument("--seeds", type=int, default=10, help="how many (10)")
+    options.add_argument("--only", choices=("branches",),
+                         help="in place of them, single steps of many kinds from ten trained networks (twenty minutes)")
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     args = parser.parse_args(sys.argv[1:] or ["--help"])
@@ -44,11 +46,13 @@ def main() -> None:
     from d2lpar.data.official_files import DataError
 
     if args.command == "study":
+        from d2lpar.pages.branches import run_all_branches
         from d2lpar.pages.records import RecordError
         from d2lpar.pages.study import FULL, SMALL, run_study
 
+        run = run_all_branches if args.only == "branches" else run_study
         try:
-            run_study(args.file, args.seeds, FULL if args.full_size else SMALL)
+            run(args.file, args.seeds, FULL if args.full_size else SMALL)
         except (DataError, RecordError, ValueError) as problem:
             sys.exit(str(problem))
         except KeyboardInterrupt:

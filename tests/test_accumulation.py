@@ -40,9 +40,11 @@ def test_every_number_of_microbatches_gives_the_gradient_and_the_loss_of_the_who
         assert distance(gradients(net), right) < 1e-12, m
 
 
-@pytest.mark.parametrize("n, k", [(32, 4), (33, 4), (5, 3)])
-def test_microbatches_on_one_device_give_the_bits_of_as_many_devices(net, n, k):
-    net.float()
+@pytest.mark.parametrize("n, k", [(32, 4), (33, 4), (6, 3)])
+@pytest.mark.parametrize("norm", [nn.Identity, nn.BatchNorm1d])
+def test_microbatches_on_one_device_give_the_bits_of_as_many_devices_with_batchnorm_too(norm, n, k):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 5), norm(5), nn.Tanh(), nn.Linear(5, 4))
     X, y = batch(n, torch.float32)
 
     def of_shard(A, c, replica):

@@ -232,6 +232,42 @@ def test_one_meeting_for_each_layer_forward_and_one_backward(monkeypatch):
         assert met[6:] == backward
 
 
+def test_resnet18_has_34_meetings_of_some_60_kilobytes_in_a_step(monkeypatch):
+    from d2lpar.larger_batches import batchnorm
+
+    met, real = [], batchnorm.all_gather_here
+    monkeypatch.setattr(batchnorm, "all_gather_here", lambda x: (met.append(x.nbytes), real(x))[1])
+    net = convert_batchnorm(resnet18(10))
+    DataParallel(net, try_devices(2))(torch.rand(4, 1, 28, 28)).sum().backward()
+    assert len(met) == 2 * 34 and round(sum(met) / 2 / 1e6, 3) == 0.063
+    assert round(sum(p.grad.nbytes for p in net.parameters()) / 1e6, 1) == 44.7
+
+
+def test_pytorchs_layer_is_the_plain_one_between_threads():
+    theirs, x = nn.SyncBatchNorm(3, affine=False).double(), rand(12, 3)
+    outputs = run_on_devices(lambda shard: copy.deepcopy(theirs)(shard), x.chunk(2))
+    by_itself = [F.batch_norm(shard, None, None, training=True) for shard in x.chunk(2)]
+    assert distance(outputs, by_itself) < 1e-12
+
+
+def test_pytorchs_layer_refuses_a_cpu_in_a_process_group():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(ValueError, match="SyncBatchNorm expected input tensor to be on"):
+            nn.SyncBatchNorm(3, affine=False).double()(rand(12, 3))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_gradient_of_a_bias_in_front_of_batchnorm_is_rounding_and_that_of_the_weight_is_not():
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4)).double(), rand(16, 1, 9, 9)
+    (weight, bias), (weight_2, bias_2) = (torch.autograd.grad(net(images).pow(3).sum(), list(net[0].parameters()))
+                                          for images in (x, x.flip(0)))
+    assert distance([weight_2], [weight]) < 1e-12 < 1e-3 < distance([bias_2], [bias])
+    assert bias.norm() < 1e-12 * weight.norm()
+
+
 # What is wrong
 
 

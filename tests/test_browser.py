@@ -399,7 +399,7 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
 
 
 @pytest.mark.parametrize("query, page_of, title", [
-    ("why is my accuracy lower on two GPUs", "10_larger_batches", "What follows for everyone"),  # common words, no title
+    ("why is my accuracy lower on two GPUs", "10_last_minibatch", "What follows for everyone"),  # common words, no title
     ("no_sync", "13_processes_and_ddp", "no_sync: accumulate first, send once"),
     ("hangs", "13_processes_and_ddp", "It hangs"),
     ("My training hangs!", "13_processes_and_ddp", "It hangs"),  # no section has all the words
@@ -521,7 +521,7 @@ SCROLLERS = """() => [...document.querySelectorAll('.bd-article :is(pre, figure,
 
 def test_on_a_phone_what_scrolls_fades_at_its_edge_and_sentences_go_on_in_the_next_line(page: Page, site: Path) -> None:
     show(page, 390, "light")
-    for name in ("03_bugs_that_train", "10_larger_batches"):
+    for name in ("03_bugs_that_train", "10_last_minibatch"):
         visit(page, site / "notebooks" / f"{name}.html")
         page.wait_for_timeout(200)  # a fade begins with the frame after the layout
         boxes = page.evaluate(SCROLLERS)

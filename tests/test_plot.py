@@ -185,13 +185,12 @@ def test_every_training_is_a_line_and_those_of_one_name_look_alike():
     assert "one, 2 trainings, which end with 0.50 at 2.0; 0.60 at 3.0. two, 1 trainings" in fig.get_label()
 
 
-def test_dots_are_all_there_with_their_median_and_rings_around_the_marked():
-    fig = plot.draw_dots({"a": [0.2, 0.4, 0.9], "b": [0.5]}, "accuracy", {"b": [0.5]})
-    dots, middle, none, *_ = lines = fig.axes[0].lines
-    assert list(dots.get_xdata()) == [0.2, 0.4, 0.9] and list(middle.get_xdata()) == [0.4, 0.4] and not len(none.get_xdata())
+def test_an_interval_is_drawn_from_its_low_end_to_its_high_one_with_its_point_and_a_line_at_zero():
+    fig = plot.draw_intervals({"a": (-0.2, 0.1, 0.3), "b": (0.5, 0.5, 0.5)}, "effect")
+    zero, interval, point, *_ = lines = fig.axes[0].lines
+    assert list(zero.get_xdata()) == [0, 0] and list(interval.get_xdata()) == [-0.2, 0.3] and list(point.get_xdata()) == [0.1]
     assert list(lines[-1].get_xdata()) == [0.5] and list(lines[-1].get_ydata()) == [1]
-    assert all(abs(y) < 0.5 for y in dots.get_ydata()), "dots stay in their row"
-    assert "a: 3 values from 0.2 to 0.9, median 0.4; b: 1 values from 0.5 to 0.5, median 0.5, marked 0.5" in fig.get_label()
+    assert "a +0.100 (-0.200 to +0.300); b +0.500 (+0.500 to +0.500)" in fig.get_label()
 
 
 def test_panels_show_every_run_thin_and_the_medians_thick_on_the_same_axes():

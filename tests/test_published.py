@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from d2lpar.pages import published
-from d2lpar.pages.published import published_trainings
+from d2lpar.pages.published import published_controls, published_trainings
 
 
 def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
@@ -57,3 +57,49 @@ def test_a_page_that_was_looked_up_by_hand_prints_what_the_file_says():
     assert (one.epoch_s, two.epoch_s, round(one.accuracies[-1], 2), round(two.accuracies[-1], 2)) == (14.0, 8.8, 0.90, 0.89)
     assert one.address == ("https://github.com/d2l-ai/d2l-pytorch-colab/blob/1b94b19315eef593e6a29a3321676059103aa6f7/"
                            "chapter_computational-performance/multiple-gpus-concise.ipynb")
+
+
+def falling(runs, by=0.05):
+    """Epochs from the fifth on that end `by` or more below the one before, all such epochs, trainings with one, and all."""
+    drops = [[round(a - b, 3) >= by for a, b in zip(run[3:], run[4:])] for run in runs]
+    return sum(map(sum, drops)), sum(map(len, drops)), sum(map(any, drops)), len(runs)
+
+
+def test_the_control_file_is_the_one_that_was_gathered_without_the_eight_of_mxnet_that_pytorch_pages_showed_first():
+    content = Path(published.__file__).with_name("controls.csv").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == "25463b2a6b27c865be5bcf0feb59916bb45a85f18e5d50985ae6bd3421f6ed7a"
+    controls = published_controls()
+    assert Counter(c.framework for c in controls) == {"MXNet": 600, "PyTorch": 263}
+    assert all(len(c.accuracies) == 10 and all(0 < a < 1 for a in c.accuracies) for c in controls)
+    assert len({(c.page, c.accuracies) for c in controls}) == len(controls) == 863, "no training twice"
+    assert controls[0].page == "alexnet" and controls[0].address.endswith(
+        "d2l-en-colab/blob/8e3867dd/chapter_convolutional-modern/alexnet.ipynb")
+
+
+@pytest.mark.parametrize("pages, mxnet, pytorch", [
+    (["resnet"], (38, 468, 33, 78), (21, 180, 17, 30)), (["densenet"], (72, 396, 50, 66), (33, 186, 22, 31)),
+    (["batch-norm"], (179, 1092, 130, 182), (35, 432, 27, 72)), (["vgg", "alexnet"], (0, 930, 0, 155), (0, 390, 0, 65)),
+    (["googlenet", "nin"], (16, 714, 14, 119), (4, 390, 4, 65))])
+def test_the_falls_of_the_controls_are_those_that_were_counted_by_other_code(pages, mxnet, pytorch):
+    for framework, right in (("MXNet", mxnet), ("PyTorch", pytorch)):
+        runs = [c.accuracies for c in published_controls() if c.page in pages and c.framework == framework]
+        assert falling(runs) == right
+
+
+@pytest.mark.parametrize("by, mxnet, pytorch", [(0.03, (4, 38), (71, 34)), (0.05, (0, 20), (38, 21)), (0.1, (0, 2), (9, 11))])
+def test_the_control_says_the_same_by_other_depths_of_a_fall(by, mxnet, pytorch):
+    """One GPU, the multi-GPU page, on which MXNet alone damps; and the page of ResNet-18, on which nobody does."""
+    alone = {name: [t.accuracies for t in published_trainings() if (t.framework, t.num_gpus) == (name, 1)]
+             for name in ("MXNet", "PyTorch")}
+    both = {name: [c.accuracies for c in published_controls() if (c.framework, c.page) == (name, "resnet")] for name in alone}
+    assert tuple(falling(runs, by)[0] for runs in alone.values()) == mxnet
+    assert tuple(falling(runs, by)[0] for runs in both.values()) == pytorch
+
+
+def test_the_english_pages_on_which_the_first_weights_are_others_are_no_worse():
+    """From 2022 on, some layers of the first training are made after init_weights has passed."""
+    falls = {True: [], False: []}
+    for t in published_trainings():
+        if (t.framework, t.num_gpus) == ("PyTorch", 2):
+            falls[t.repository == "d2l-ai/d2l-pytorch-colab" and t.date >= "2022"].append(t.accuracies)
+    assert falling(falls[True])[:2] == (21, 96) and falling(falls[False])[:2] == (56, 210)

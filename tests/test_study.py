@@ -3,6 +3,7 @@
 import copy
 from inspect import signature
 from math import inf
+from statistics import mean, median
 
 import pytest
 import torch
@@ -283,3 +284,53 @@ def test_every_number_of_the_stored_study_can_be_one():
             assert record["accuracies"] == record["before_last"]
         if setting.num_devices == 1:
             assert record["own"] == record["accuracies"][-1]
+
+
+# what the stored study says, beside what its chapter draws
+
+
+def stored(last="full", k=2, batch_size=32, start="fresh"):
+    setting = Setting(last, start, k, batch_size, batch_size / 160, 3558)
+    return [r for r in stored_records("last_minibatch")[1] if Setting(**r["run"]["setting"]) == setting]
+
+
+def interval(values):
+    low, *_, high = sorted(values)[1:-1]
+    return low, high
+
+
+def test_the_last_step_does_its_harm_by_the_parameters_and_not_by_the_statistics():
+    runs = stored()
+    before, after = (mean(r[name][-1] for r in runs) for name in ("before_last", "accuracies"))
+    assert before - after > 0.1
+    assert abs(mean(r["new_statistics"] for r in runs) - before) < 0.005 > abs(mean(r["new_parameters"] for r in runs) - after)
+
+
+def test_part_of_the_harm_are_statistics_that_no_longer_fit_and_a_damped_step_leaves_them_as_they_were():
+    runs = stored()
+    lost, stays = (mean(a - b for a, b in pairs) for pairs in (
+        [(r["before_last"][-1], r["accuracies"][-1]) for r in runs],
+        [(r["recalibrated_before"], r["recalibrated"]) for r in runs]))
+    assert 0.25 < stays / lost < 0.8
+    ratios = {last: [after / before for before, after in (r["stale"] for r in stored(last))] for last in ("full", "damped")}
+    assert median(ratios["full"]) > 1.3 and max(ratios["damped"]) < 1.1
+
+
+@pytest.mark.parametrize("place", [(1, 16), (2, 16), (1, 32), (2, 32), (2, 32, "used")])
+def test_an_epoch_later_the_harm_is_repaired(place):
+    before = [[mean(r["before_last"][3:]) for r in stored(last, *place)] for last in ("full", "damped")]
+    low, high = interval([a - b for a, b in zip(*before)])
+    assert -0.02 < low < 0 < high < 0.021
+
+
+def test_the_statistics_of_replica_0_cost_less_than_a_point():
+    for last in ("full", "dropped"):
+        low, high = interval([r["own"] - r["accuracies"][-1] for r in stored(last)])
+        assert -0.01 < low <= high < 0.01
+
+
+def test_the_longer_the_last_step_the_more_it_takes():
+    steps = sorted((last / usual, before - after) for r in stored() for usual, last, before, after in list(
+        zip(r["gradient"], r["last_gradient"], r["before_last"], r["accuracies"]))[3:])
+    quarters = [mean(taken for _, taken in steps[i:i + 17]) for i in range(0, 68, 17)]
+    assert quarters == sorted(quarters) and quarters[0] < 0.03 and quarters[-1] > 0.2

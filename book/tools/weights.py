@@ -25,6 +25,9 @@ LIMITS = {  # at most so many words and cells on the path; chapters that are not
     "07_rings_true_and_false": (2000, 38),
     "08_two_prices": (1500, 28),
     "09_four_thousand_devices": (1400, 24),
+    "10_last_minibatch": (2000, 38),
+    "11_batch_size": (1900, 36),
+    "12_batchnorm": (1500, 32),
     "17_is_my_script_right": (1300, 26),
 }
 CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise

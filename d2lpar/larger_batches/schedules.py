@@ -1,8 +1,6 @@
-"""Which learning rate goes with k times the batch size: the rules in use, as plain functions."""
+"""Which learning rate goes with k times the batch size: the linear rule and the warm-up."""
 
 from __future__ import annotations
-
-from math import sqrt
 
 from d2lpar.base.door import taught
 
@@ -21,12 +19,6 @@ def linear_lr(lr, k):
     return k * lr
 
 
-@taught(source="Krizhevsky, 2014; for Adam, Malladi et al., 2022.")
-def sqrt_lr(lr, k):
-    """The learning rate for k times the batch size by the square-root rule."""
-    return sqrt(k) * lr
-
-
 @taught(check_warmup,
         source="Goyal et al., 2017, section 2.2, the gradual warm-up.")
 def warmup_lr(step, lr, k, warmup, num_updates):
@@ -34,9 +26,3 @@ def warmup_lr(step, lr, k, warmup, num_updates):
     Update `warmup` is the first at the full rate; without a warm-up (0) all are."""
     done = 1 if step >= warmup else step / warmup
     return lr * (1 + (k - 1) * done)
-
-
-@taught()
-def total_batch_size(per_device, num_devices, accumulation=1):
-    """The examples of one update, which this book calls the batch size."""
-    return per_device * num_devices * accumulation

@@ -21,19 +21,21 @@ NAMES = {
     "sums.cost": "Link PUBLISHED naive_s ring_s tree_s",
     "larger_batches.accumulation": "cross_entropy",
     "larger_batches.batchnorm": "Normalize along_channels gather_vectors over_examples",
+    "larger_batches.noise": "noise_scale",
     "processes.launch": "RankError",
     "processes.ddp": "at_end_of_backward flat_gradients gradient_of trained_params write_means",
     "processes.evaluation": "unwrap_ddp",
     "processes.traffic": "Traffic record_rank",
-    "pages.plot": "draw_chunks draw_curves draw_cuts draw_dots draw_fit draw_memory draw_panels draw_seeds draw_step "
-                  "draw_timeline draw_timelines draw_trainings growing_curve show",
+    "pages.plot": "draw_chunks draw_curves draw_cuts draw_fit draw_intervals draw_memory draw_panels draw_seeds "
+                  "draw_step draw_timeline draw_timelines draw_trainings growing_curve show",
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.stepper": "show_stepper",
     "pages.verdicts": "check verdict",
     "pages.results": "stored_records stored_results stored_script",
     "pages.message_audit": "AuditError audit",
-    "pages.published": "published_trainings",
+    "pages.published": "published_controls published_trainings",
     "pages.step_spans": "record_step",
+    "pages.kept_bytes": "most_kept_bytes",
     "pages.study": "FULL LAST_STEPS SMALL Setting Size predicted run_setting settings",
 }
 HOMES = {name: module for module, names in NAMES.items() for name in names.split()}

@@ -531,28 +531,23 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
     return fig
 
 
-def draw_dots(rows: Mapping[str, Sequence[float]], xlabel: str, marked: Mapping[str, Sequence[float]] | None = None,
-              kinds: int = 8) -> Figure:
-    """A row of dots for each name, one dot per value, and a line at the median; `marked` values get a ring.
+def draw_intervals(rows: Mapping[str, tuple[float, float, float]], xlabel: str) -> Figure:
+    """A forest plot: for each name a point with its interval, and a line at 0, where there is no effect.
 
-    There are so many kinds of rows, in turn, each with a colour and a marker of its own.
+    Args:
+        rows: by name, where the interval begins, the point, and where it ends.
     """
-    fig, ax = _subplots(figsize=(5.8, 0.9 + 0.55 * len(rows)))
+    fig, ax = _subplots(figsize=(5.8, 0.9 + 0.32 * len(rows)))
+    ax.axvline(0, color="black", linewidth=0.8)
     words = []
-    for i, (name, values) in enumerate(rows.items()):
-        heights = [i + 0.28 * ((n * 7) % 11 - 5) / 5 for n in range(len(values))]  # spread, the same each time
-        ax.plot(values, heights, linestyle="none", markersize=3.5, alpha=0.6, **rank_style(i % kinds))
-        middle = statistics.median(values)
-        ax.plot([middle, middle], [i - 0.42, i + 0.42], color="black", linewidth=1.5)
-        rings = list((marked or {}).get(name, []))
-        ax.plot(rings, [i] * len(rings), linestyle="none", marker="o", markersize=9, fillstyle="none", color="black")
-        words.append(f"{' '.join(name.split())}: {len(values)} values from {min(values):.2g} to {max(values):.2g}, "
-                     f"median {middle:.2g}"
-                     + f", marked {', '.join(f'{x:.2g}' for x in rings)}" * bool(rings))
+    for i, (name, (low, point, high)) in enumerate(rows.items()):
+        ax.plot([low, high], [i, i], linewidth=2, color=rank_style(0)["color"])
+        ax.plot([point], [i], linestyle="none", markersize=6, **rank_style(0))
+        words.append(f"{name} {point:+.3f} ({low:+.3f} to {high:+.3f})")
     ax.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=xlabel)
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    fig.set_label(f"One dot per value, by {xlabel}, with a line at the median. {'; '.join(words)}.")
+    fig.set_label(f"A point and an interval for each row, by {xlabel}, with a line at 0. {'; '.join(words)}.")
     return fig
 
 

@@ -1,0 +1,149 @@
+"""Is it the length of a step that does harm, or its direction? Branches: steps of many kinds, each from one network.
+
+A network of the `study` is trained with the last step dropped. At the end of an epoch it takes one step, the accuracy
+is measured, and it is put back: then another step, of another length or from other images. So all that differs is the
+step. `python -m d2lpar study --only branches` takes them all.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import redirect_stdout
+from functools import partial
+from io import StringIO
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn import functional as F
+
+from d2lpar.base.checks import check_counts
+from d2lpar.base.devices import ALL_CORES, try_devices
+from d2lpar.base.door import taught
+from d2lpar.base.timing import describe_machine
+from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
+from d2lpar.data.official_files import DataError, find_data
+from d2lpar.pages.records import run_missing
+from d2lpar.pages.study import SMALL, Setting, Size, accuracy_in_turn, add_gradients, rounded, starting_network
+
+EPOCHS = (4, 5, 6, 7, 8, 9)
+SIZES = (2, 4, 6, 8, 16, 32, 64, 128)
+MANY = 1024
+
+
+@taught()
+def stepped(net, X, y, lr, norm=None):
+    """A copy of `net` after one step of SGD on the mean loss, and the norm of its gradient.
+    With `norm`, the gradient is first brought to that norm: same direction, another length."""
+    net = copy.deepcopy(net).train()
+    grads = torch.autograd.grad(F.cross_entropy(net(X), y), list(net.parameters()))
+    own = torch.cat([g.flatten() for g in grads]).norm().item()
+    scale = 1 if norm is None else norm / own
+    with torch.no_grad():
+        for p, g in zip(net.parameters(), grads):
+            p -= lr * scale * g
+    return net, own
+
+
+def branch(net: nn.Module, train_iter: Batches, test_iter: Batches, few: int, batch_size: int, lr: float, usual: float,
+           generator: Generator) -> dict[str, Any]:
+    """The accuracy of `net`, and after one step of each kind from it; `net` itself stays as it is.
+
+    Three sets of training images are drawn: `few`, a batch, and 1,024 ("many"). `usual` is the norm that gradients of
+    a batch have; a step's length is the learning rate times the norm of its gradient.
+
+    Returns:
+        The norms of the gradients (`norms`) and these accuracies: `before`; `few`, a full step on the few images;
+        `damped`, the same by their share of a batch; `few_usual`, the same at the usual length; `batch`, as any step;
+        `batch_long` and `many_long`, at the length of the full step on the few; `none`, a step of length 0 on the few,
+        which moves the running statistics alone.
+    """
+    few_images, batch, many = (drawn(train_iter, n, generator, net) for n in (few, batch_size, MANY))
+    ends = {"few": stepped(net, *few_images, lr)}
+    norm = ends["few"][1]
+    ends["damped"] = stepped(net, *few_images, lr * few / batch_size)
+    ends["few_usual"] = stepped(net, *few_images, lr, usual)
+    ends["batch"] = stepped(net, *batch, lr)
+    ends["batch_long"] = stepped(net, *batch, lr, norm)
+    ends["many_long"] = stepped(net, *many, lr, norm)
+    ends["none"] = stepped(net, *few_images, 0)
+    found: dict[str, Any] = {name: accuracy_in_turn([end], test_iter) for name, (end, _) in ends.items()}
+    norms = {"usual": usual} | {name: ends[kind][1] for name, kind in (("few", "few"), ("batch", "batch"),
+                                                                       ("many", "many_long"))}
+    return {"before": accuracy_in_turn([net], test_iter), **found,
+            "norms": {name: rounded(x) for name, x in norms.items()}}
+
+
+def drawn(batches: Batches, n: int, generator: Generator, net: nn.Module) -> tuple[Tensor, Tensor]:
+    """`n` of the images, X float32 from 0 to 1, and their labels, none of them twice, on the device of `net`."""
+    chosen = torch.randperm(len(batches.labels), generator=generator)[:n]
+    device = next(net.parameters()).device
+    return (batches.images[chosen] / 255).to(device), batches.labels[chosen].to(device)
+
+
+def run_branches(batch_size: int, lr: float, seed: int, size: Size = SMALL, epochs: tuple[int, ...] = EPOCHS,
+                 num_draws: int = 2) -> dict[str, Any]:
+    """Train one network on one device, its last steps dropped, and branch from it at the end of each of `epochs`.
+
+    As many images are the few as the last, partial minibatch of an epoch has.
+
+    Returns:
+        `branches`: a dict for each epoch and draw, as from `branch`, with its "epoch"; and `squares`: for each epoch,
+        the mean square of the norms of the gradients of 2, 4, ..., 128 images.
+    """
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)  # in channels_last, a few images on two threads can spoil memory (PyTorch 2.15)
+    try:
+        with redirect_stdout(StringIO()):
+            train_iter, test_iter = load_data_fashion_mnist(batch_size, size.num_train, size.num_test, seed)
+        test_iter.batch_size = 256
+        generator = torch.Generator().manual_seed(100 + seed)
+        [device] = try_devices(1)
+        setting = Setting("dropped", "fresh", 1, batch_size, lr, size.num_train)
+        net = starting_network(setting, seed, size).to(device)
+        trainer = torch.optim.SGD(net.parameters(), lr)
+        found: dict[str, Any] = {"branches": [], "squares": []}
+        for epoch in range(1, max(epochs) + 1):
+            norms = []
+            for X, y in train_iter:
+                if len(y) == batch_size:
+                    trainer.zero_grad()
+                    norms.append(add_gradients([net], X.to(device), y.to(device), batch_size))
+                    trainer.step()
+            if epoch in epochs:
+                few, usual = size.num_train % batch_size, median(norms)
+                found["branches"] += [{"epoch": epoch} | branch(net, train_iter, test_iter, few, batch_size, lr, usual,
+                                                                generator) for _ in range(num_draws)]
+                found["squares"].append(mean_squares(net, train_iter, generator, num_draws))
+        return found
+    finally:
+        torch.set_num_threads(cores)
+
+
+def mean_squares(net: nn.Module, train_iter: Batches, generator: Generator, num_draws: int) -> dict[str, float]:
+    """For each number of images in `SIZES`, the mean square of the norm of their gradient over so many draws."""
+    return {str(n): rounded(mean(stepped(net, *drawn(train_iter, n, generator, net), 0)[1] ** 2
+                                 for _ in range(num_draws))) for n in SIZES}
+
+
+def run_all_branches(path: str | Path, num_seeds: int = 10, size: Size = SMALL) -> None:
+    """Branch from networks of twice the batch at twice the rate, and add a record of each to `path`, as `run_study`.
+
+    Raises:
+        RecordError: as `run_missing`.
+        DataError: if there is no real data, of which alone such results come.
+    """
+    check_counts(num_seeds=num_seeds)
+    if find_data() is None:
+        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
+    runs = [{"batch_size": 2 * size.batch_size, "lr": 0.2, "seed": seed} for seed in range(num_seeds)]
+    about = {"command": "python -m d2lpar study --only branches", "machine": describe_machine(),
+             "size": size._asdict(), "data": provenance(size.num_train, size.num_test)}
+    run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)
+
+
+def run(size: Size, batch_size: int, lr: float, seed: int) -> dict[str, Any]:
+    """`run_branches` of what a line of the file holds."""
+    return run_branches(batch_size, lr, seed, size)

@@ -1,5 +1,0 @@
-"""The whole batch lies on one device."""
-
-
-def epoch_plan(num_examples, b, k):
-    return -(-num_examples // (k * b)), min(num_examples, k * b)
