@@ -1,7 +1,5 @@
 """Tests of d2lpar.processes.ranks: a ring that ranks run themselves is that of virtual devices, bit for bit."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -19,11 +17,10 @@ def rings(rank, inputs, direction):
 
 
 def refused(rank, x, direction):
-    x = x() if callable(x) else x  # of a dtype that torch does not pickle
     before = x.clone()
     with pytest.raises(ValueError) as error:
         ring_allreduce(x, direction)
-    assert torch.equal(x.view(torch.uint8), before.view(torch.uint8)) if x.is_contiguous() else torch.equal(x, before)
+    assert torch.equal(x, before)
     return str(error.value)
 
 
@@ -49,8 +46,6 @@ def test_a_ring_of_ranks_has_the_bits_of_the_ring_of_devices(k, group_of):
     (torch.zeros(3, requires_grad=True), 1, "x requires grad"),
     (torch.zeros(3), 0, "direction 1 or -1, got 0"),
     (torch.zeros(3), 1.0, "direction 1 or -1, got 1.0"),
-    (partial(torch.zeros, 3, dtype=torch.uint16), 1, "x holds torch.uint16"),
-    (partial(torch.zeros, 3, dtype=torch.float8_e4m3fn), 1, "x holds torch.float8_e4m3fn"),
     (torch.zeros(3), True, "direction 1 or -1, got True"),
 ])
 def test_what_cannot_go_round_is_refused_before_anything_is_sent(x, direction, words, group_of):
