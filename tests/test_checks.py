@@ -60,6 +60,7 @@ JUNK = [None, True, 1.5, 0, -1, NAN, INF, Fraction(1, 2), 1j, "3", "", b"3", obj
 ELSEWHERE = {"download.download_fashion_mnist", "launch.run_ranks", "launch.RankGroup", "ranks.ring_allreduce",
              "ddp.broadcast_start", "ddp.average_gradients", "ddp.average_flat", "ddp.average_in_hooks", "ddp.OwnDDP",
              "traffic.record_rank", "evaluation.count_right_on_ranks", "records.run_missing", "study.run_study", "study.run_setting",
+             "branches.run_branches", "branches.run_all_branches",
              "diagnosis.diagnose"}
 
 # What is checked by whoever calls it, because it runs in the innermost loop, or because nobody else calls it
@@ -77,7 +78,7 @@ INNER = set("""
     cost.check_rounds cost.check_measurements cluster_cost.check_power_of_two cluster_cost.check_nodes cluster_cost.check_time devices.check_num_devices buffers.check_buffers buffers.check_lists
     concise.count_right concise.unwrap data_parallel.check_device_ids data_parallel.check_on data_parallel.check_lengths
     data_parallel.check_leaves data_parallel.check_nothing_kept data_parallel.check_once_differentiable
-    published.Training data_parallel.Replica data_parallel.InThreads data_parallel.trainable
+    noise.check_gradients kept_bytes.Kept kept_bytes.most_kept_bytes published.Training published.Control data_parallel.Replica data_parallel.InThreads data_parallel.trainable
     data_parallel.trainable_of data_parallel.unchanged_on_error data_parallel.ungather data_parallel.joined
     data_parallel.summed data_parallel.graph_is_kept
     devices.all_gather_here batchnorm.Normalize batchnorm.moments_of_all batchnorm.gather_vectors batchnorm.is_process_group
@@ -89,7 +90,7 @@ INNER = set("""
     ddp.check_replica ddp.check_replicas ddp.check_unchanged
     records.RecordError records.check_runs study.Size study.Setting study.settings study.predicted study.first_setting study.check_setting study.starting_network
     study.use_group_norm study.sharing_parameters study.add_gradients study.accuracy_in_turn study.recalibrated study.combined
-    study.apart study.rounded study.run evaluation.unwrap_ddp
+    study.apart study.rounded study.run branches.stepped branches.branch branches.drawn branches.mean_squares branches.run evaluation.unwrap_ddp
     recording.Step recording.Record recording.record_training rules.Rule rules.Evidence rules.Diagnosis rules.compare rules.moves rules.same_steps rules.note_batchnorm
 """.split())
 WHOLE_MODULES_INNER = ("museum.", "ddp_trainings.", "report.", "cases.", "single.", "run.")  # wrong on purpose; parts of one command
@@ -203,6 +204,7 @@ GOOD: dict[str, Callable[[], dict]] = {
     "plot.draw_trainings": lambda: {"groups": {"a": [([1.0], [2.0])]}},
     "plot.draw_panels": lambda: {"panels": {"a": [[1.0, 2.0], [2.0, 3.0]]}, "x": [1, 2]},
     "plot.draw_intervals": lambda: {"rows": {"a": [1.0, 2.0, 3.0]}},
+    "noise.noise_scale": lambda: {"gradients": torch.tensor([[1.0, 2.0], [2.0, 1.0]]), "b": 8},
     "plot.draw_step": lambda: {"shard_sizes": [3, 3]},
     "history.History": lambda: {"num_epochs": 1, "num_batches": 1, "devices": [CPU]},
     "ddp.assign_buckets": lambda: {"tensors": [torch.ones(2)], "first_bytes": 4, "cap_bytes": 8},
