@@ -111,6 +111,12 @@ def test_the_mean_square_is_that_of_the_norms_of_so_many_images(monkeypatch):
     assert sizes == [(n, 0) for n in SIZES for _ in range(2)]
 
 
+def test_a_seed_or_a_rate_that_makes_no_sense_is_refused():
+    for args, said in (((8, 0.2, -1), "seed"), ((8, -1, 0), "learning rate"), ((64, 0.2, 0), "one full minibatch")):
+        with pytest.raises(ValueError, match=said):
+            run_branches(*args, TINY)
+
+
 def test_branches_use_one_core_and_leave_the_number_as_it_was(monkeypatch):
     seen = []
     monkeypatch.setattr(branches, "branch", lambda *args: seen.append(torch.get_num_threads()) or {})

@@ -26,7 +26,16 @@ from d2lpar.base.timing import describe_machine
 from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
 from d2lpar.data.official_files import DataError, find_data
 from d2lpar.pages.records import run_missing
-from d2lpar.pages.study import SMALL, Setting, Size, accuracy_in_turn, add_gradients, rounded, starting_network
+from d2lpar.pages.study import (
+    SMALL,
+    Setting,
+    Size,
+    accuracy_in_turn,
+    add_gradients,
+    check_setting,
+    rounded,
+    starting_network,
+)
 
 EPOCHS = (4, 5, 6, 7, 8, 9)
 SIZES = (2, 4, 6, 8, 16, 32, 64, 128)
@@ -35,8 +44,8 @@ MANY = 1024
 
 @taught()
 def stepped(net, X, y, lr, norm=None):
-    """A copy of `net` after one step of SGD on the mean loss, and the norm of its gradient.
-    With `norm`, the gradient is first brought to that norm: same direction, another length."""
+    """A copy of `net` after one step of SGD on the mean loss, and its gradient's norm.
+    With `norm`, the gradient is first brought to that norm, in the same direction."""
     net = copy.deepcopy(net).train()
     grads = torch.autograd.grad(F.cross_entropy(net(X), y), list(net.parameters()))
     own = torch.cat([g.flatten() for g in grads]).norm().item()
@@ -92,7 +101,12 @@ def run_branches(batch_size: int, lr: float, seed: int, size: Size = SMALL, epoc
     Returns:
         `branches`: a dict for each epoch and draw, as from `branch`, with its "epoch"; and `squares`: for each epoch,
         the mean square of the norms of the gradients of 2, 4, ..., 128 images.
+
+    Raises:
+        ValueError: for a batch size, a rate, a seed or a size that makes no sense.
     """
+    setting = Setting("dropped", "fresh", 1, batch_size, lr, size.num_train)
+    check_setting(setting, seed, size)
     cores = torch.get_num_threads()
     torch.set_num_threads(1)  # in channels_last, a few images on two threads can spoil memory (PyTorch 2.15)
     try:
@@ -101,7 +115,6 @@ def run_branches(batch_size: int, lr: float, seed: int, size: Size = SMALL, epoc
         test_iter.batch_size = 256
         generator = torch.Generator().manual_seed(100 + seed)
         [device] = try_devices(1)
-        setting = Setting("dropped", "fresh", 1, batch_size, lr, size.num_train)
         net = starting_network(setting, seed, size).to(device)
         trainer = torch.optim.SGD(net.parameters(), lr)
         found: dict[str, Any] = {"branches": [], "squares": []}

@@ -85,6 +85,7 @@ def published_controls() -> tuple[Control, ...]:
     """All 863, in the order of the file: MXNet's first; a curve that stands on its page already is left out."""
     found: dict[tuple[str, tuple[float, ...]], Control] = {}
     for row in _rows("controls.csv"):
-        control = Control(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"], _accuracies(row))
+        control = Control(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"],
+                          _accuracies(row))
         found.setdefault((control.page, control.accuracies), control)
     return tuple(found.values())

@@ -20,6 +20,6 @@ def check(sly_order):
         rest = num_images % batch_size
         seen = {i for order in orders for i in order[:num_images - rest]}
         if len(seen) != num_images - rest:
-            return (f"Not yet: of {num_images} images in minibatches of {batch_size}, {num_images - len(seen)} are "
-                    f"never seen in {EPOCHS} epochs; it should be the same {rest} each time.")
+            return (f"Not yet: {num_images - len(seen)} of {num_images} images are never seen in {EPOCHS} epochs; "
+                    f"there should be {rest}.")
     return "Right."
