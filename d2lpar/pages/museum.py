@@ -57,7 +57,7 @@ def allreduce_whole(data):
     for _ in range(k - 1):
         exchange(passing, moves, add=False, into=arrived)
         for x, (new,) in zip(data, arrived):
-            x.copy_(new)
+            x.copy_(new)  # not added: it is a sum already
         passing, arrived = arrived, passing
 
 

@@ -61,7 +61,7 @@ def all_gather(data):
     """Copy chunk r of rank r to all others, in k - 1 rounds around a ring."""
     k = len(data)
     with cut(data, k) as chunks:
-        for step in range(k, 2 * k - 1):  # as reduce_scatter has left off
+        for step in range(k, 2 * k - 1):  # the steps go on counting
             moves = [(r, (r + 1) % k, (r - step) % k) for r in range(k)]
             exchange(chunks, moves, add=False)
 
