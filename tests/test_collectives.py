@@ -258,6 +258,16 @@ def test_bits_are_equal_on_all_devices_and_in_every_run(algorithm, case):
         check_bits_equal_in_two_runs(algorithm, case)
 
 
+@pytest.mark.parametrize("algorithm", [allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks],
+                         ids=lambda a: a.__name__)
+def test_only_around_the_ring_another_cut_into_buckets_changes_the_last_bits(algorithm):
+    whole, halves = Case(3, (10_002,)).buffers(), Case(3, (10_002,)).buffers()
+    algorithm(whole)
+    for bucket in zip(*(x.split(5001) for x in halves)):
+        algorithm(bucket)
+    assert all(same_bits(x, y) for x, y in zip(whole, halves)) == (algorithm is not allreduce_ring)
+
+
 @pytest.mark.parametrize("algorithm", [allreduce_naive, allreduce_blocks, flat_naive], ids=lambda a: a.__name__)
 @settings(max_examples=100)
 @given(case=cases, odd=st.booleans(), block_bytes=st.sampled_from([8, BLOCK_BYTES, 100, 2**20]),
