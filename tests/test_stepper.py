@@ -9,6 +9,7 @@ import torch
 from d2lpar import allreduce_ring, allreduce_tree
 from d2lpar.base.buffers import cut
 from d2lpar.pages import stepper
+from d2lpar.pages.museum import allreduce_passing
 from d2lpar.pages.stepper import STEPPER, show_stepper
 from d2lpar.sums.collectives import allreduce_naive
 from d2lpar.sums.messages import Meter, Round, exchange, record_rounds
@@ -88,3 +89,8 @@ def test_on_a_page_it_is_data_with_a_still_picture_and_words(monkeypatch):
 def test_without_a_page_nothing_is_shown(capsys):
     show_stepper({2: record_rounds(allreduce_ring, 2)}, start=2)
     assert capsys.readouterr().out == ""
+
+
+def test_messages_that_are_no_parts_of_the_buffers_cannot_be_followed():
+    with pytest.raises(ValueError, match="no part of its buffer"):
+        record_rounds(allreduce_passing, 3)
