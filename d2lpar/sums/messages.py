@@ -250,7 +250,7 @@ class _Rounds(Meter):
     def carry(self, message: Message, x: Tensor) -> Tensor:
         first = (x.data_ptr() - self._data[message.source].data_ptr()) // x.element_size()
         if not 0 <= first <= len(self._data) - x.numel():
-            raise ValueError(f"rank {message.source} sends what is no part of its buffer: its rounds cannot be followed")
+            raise ValueError(f"rank {message.source} sends what is no part of its buffer, and cannot be followed")
         self._chunks[message] = list(range(first, first + x.numel()))
         return x
 
