@@ -30,7 +30,8 @@ def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.M
     return module, devices or [next(module.parameters()).device]
 
 
-def labelled(data_iter: Iterable[tuple[Tensor, Tensor]], split_f: Callable) -> Iterator[tuple[Tensor, Tensor]]:
+def labelled(data_iter: Iterable[tuple[Tensor, Tensor]], split_f: Callable = split_batch
+             ) -> Iterator[tuple[Tensor, Tensor]]:
     """Go through `data_iter`; for `split_batch`, ValueError unless each example has one label."""
     for X, y in data_iter:
         if split_f is split_batch:  # another one may take what it likes
