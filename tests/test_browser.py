@@ -377,7 +377,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     page.keyboard.press("Enter")
     first = page.locator("#search-results li").first
     assert first.locator("a").inner_text() == "Fewer bytes: a ring"
-    assert first.locator("span").inner_text() == "7 How few bytes can a sum take?"
+    assert first.locator("span").inner_text() == "7 How few bytes can a sum take, and is that really a ring?"
     assert first.locator("mark").first.inner_text() == "ring"
     first.locator("a").focus()
     page.keyboard.press("Enter")

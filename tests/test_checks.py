@@ -141,6 +141,8 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     **{f"a round in which {what}": (exchange, lambda moves=moves: moves_of(moves), words) for what, moves, words in (
         ("a rank sends twice", [(0, 1, 0), (0, 2, 1)], "rank 0 sends two messages"),
         ("a rank receives twice", [(0, 2, 0), (1, 2, 1)], "rank 2 receives two messages"),
+        ("the last one's place is what the first one reads", [(1, 0, 0), (0, 1, 0)], r"move \(1, 0, 0\) writes what move \(0, 1, 0\) reads"),
+        ("a rank writes what the first one reads", [(0, 1, 0), (2, 0, 0)], r"move \(2, 0, 0\) writes what move \(0, 1, 0\) reads"),
         ("one reads what another writes", [(0, 1, 0), (1, 2, 0)], r"move \(0, 1, 0\) writes what move \(1, 2, 0\) reads"))},
     "a round in which two write into one place": (exchange, lambda: moves_of([(0, 1, 0), (2, 3, 0)]) | {"into": [[torch.zeros(4)[:3]] * 2] * 4}, "into one place"),
     "a delivery that broadcasts": (deliver, lambda: {"source": 0, "target": 1, "x": torch.ones(1), "into": torch.zeros(3), "add": True}, "does not fit"),
