@@ -65,7 +65,7 @@ def check(mean_and_variance):
         whole[:5] += 1
         largest = max(sizes) * 2 * 9 * 9
         answer, held = numbers_held(mean_and_variance, whole, sizes)
-        case = (f"batches of {str(sizes)[:15]} images, {dtype}, values around {far:g} "
+        case = (f"batches of {str(sizes[:4])[1:-1]}{', ...' * (len(sizes) > 4)} images, {dtype}, values around {far:g} "
                 f"and {-far / 2:g}")
         if answer is None:
             return "Not yet: mean_and_variance returns nothing."
