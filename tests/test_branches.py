@@ -129,8 +129,8 @@ def test_branches_want_real_images_and_there_is_a_record_of_every_seed(tmp_path,
     with pytest.raises(DataError, match="python -m d2lpar data"):
         run_all_branches(tmp_path / "x.jsonl", 1, TINY)
     calls = []
-    monkeypatch.setattr(branches, "find_data", lambda: "here")
-    monkeypatch.setattr(branches, "run_missing", lambda path, about, runs, function, n: calls.append((about, runs, function, n)))
+    monkeypatch.setattr(study, "find_data", lambda: "here")
+    monkeypatch.setattr(study, "run_missing", lambda path, about, runs, function, n: calls.append((about, runs, function, n)))
     run_all_branches(tmp_path / "x.jsonl", 3, TINY)
     [(about, runs, function, processes)] = calls
     assert runs == [{"batch_size": 8, "lr": 0.2, "seed": seed} for seed in range(3)] and processes >= 1

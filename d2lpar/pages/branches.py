@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 from contextlib import redirect_stdout
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from statistics import mean, median
@@ -20,12 +19,9 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from d2lpar.base.checks import check_counts
-from d2lpar.base.devices import ALL_CORES, try_devices
+from d2lpar.base.devices import try_devices
 from d2lpar.base.door import taught
-from d2lpar.base.timing import describe_machine
-from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
-from d2lpar.data.official_files import DataError, find_data
-from d2lpar.pages.records import run_missing
+from d2lpar.data.batches import Batches, load_data_fashion_mnist
 from d2lpar.pages.study import (
     SMALL,
     Setting,
@@ -34,6 +30,7 @@ from d2lpar.pages.study import (
     add_gradients,
     check_setting,
     rounded,
+    run_on_real_data,
     starting_network,
 )
 
@@ -149,12 +146,8 @@ def run_all_branches(path: str | Path, num_seeds: int = 10, size: Size = SMALL) 
         DataError: if there is no real data, of which alone such results come.
     """
     check_counts(num_seeds=num_seeds)
-    if find_data() is None:
-        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
     runs = [{"batch_size": 2 * size.batch_size, "lr": 0.2, "seed": seed} for seed in range(num_seeds)]
-    about = {"command": "python -m d2lpar study --only branches", "machine": describe_machine(),
-             "size": size._asdict(), "data": provenance(size.num_train, size.num_test)}
-    run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)
+    run_on_real_data(path, "python -m d2lpar study --only branches", runs, run, size)
 
 
 def run(size: Size, batch_size: int, lr: float, seed: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ share of a batch as there: 6 of 32 as 96 of 512, 6 of 16 as 96 of 256. `python -
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from functools import lru_cache, partial
 from io import StringIO
@@ -295,11 +295,21 @@ def run_study(path: str | Path, num_seeds: int = 10, size: Size = SMALL) -> None
         DataError: if there is no real data, of which alone such results come.
     """
     check_counts(num_seeds=num_seeds)
-    if find_data() is None:
-        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
     runs = [{"setting": s._asdict(), "seed": seed} for part in (settings(size), predicted(size).values())
             for seed in range(num_seeds) for s in part]
-    about = {"command": "python -m d2lpar study", "machine": describe_machine(), "size": size._asdict(),
+    run_on_real_data(path, "python -m d2lpar study", runs, run, size)
+
+
+def run_on_real_data(path: str | Path, command: str, runs: list[dict[str, Any]], run: Callable, size: Size) -> None:
+    """Add what `run(size, **one)` gives for each of `runs` to the file `path`, whose head says by which `command`.
+
+    Raises:
+        RecordError: as `run_missing`.
+        DataError: if there is no real data, of which alone such results come.
+    """
+    if find_data() is None:
+        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
+    about = {"command": command, "machine": describe_machine(), "size": size._asdict(),
              "data": provenance(size.num_train, size.num_test)}
     run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)
 
