@@ -28,7 +28,13 @@ LIMITS = {  # at most so many words and cells on the path; chapters that are not
     "10_last_minibatch": (2000, 38),
     "11_batch_size": (1900, 36),
     "12_batchnorm": (1500, 32),
+    "13_rank_as_a_process": (1100, 24),
+    "14_ddp_built": (1600, 40),
+    "15_library_ddp": (2000, 42),
+    "16_several_machines": (1400, 26),
     "17_is_my_script_right": (1300, 26),
+    "19_where_time_goes": (1400, 26),
+    "20_three_ways": (1400, 26),
 }
 CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise
 
