@@ -19,4 +19,4 @@ def check(example):
         return "Not yet: the outputs are no numbers; take finite ones."
     if (right := int((off < 0.1).sum())) == 0:
         return "Right."
-    return f"Not yet: {right} of the 6 outputs are off by less than 0.1. When do two ranks disagree about what ReLU lets through?"
+    return f"Not yet: {right} of the 6 outputs are off by less than 0.1. When does ReLU hide a rank's half?"
