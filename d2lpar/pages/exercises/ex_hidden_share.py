@@ -24,5 +24,5 @@ def check(hidden_share):
             if not is_number(answer):
                 return "Not yet: hidden_share must give a number."
             if not abs(answer - right) < 1e-9:
-                return f"Not yet: {case}, sending at {sends} and computing at {computes}: you give {answer:.4g}, it is {right}."
+                return f"Not yet: {case}: you give {answer:.4g}, it is {right}."
     return "Right."
