@@ -10,6 +10,7 @@ from math import ceil, log2
 import pytest
 from vl_convert import vega_to_svg, vegalite_to_vega
 
+from d2lpar.base.checks import check_counts
 from d2lpar.one_step import step_times as ways
 from d2lpar.one_step.step_times import alone_s, by_data_s
 from d2lpar.pages import explorer, plot
@@ -29,7 +30,7 @@ def computed(text: str, **values: float) -> float:
 
 def two_thirds(x: float, y: float = 3) -> float:
     """Everything that a formula may hold."""
-    ways.check_micro(1, 2)
+    check_counts(y=3)
     a, b = x / y, -abs(x)
     c = max(a, b, 2) ** 2 / 7
     return (c if a >= b else a) + ceil(log2(y)) + min(a, 1.5e-3)
@@ -41,8 +42,8 @@ def test_an_expression_has_the_value_of_the_function(x, y):
 
 
 def test_the_formulas_of_the_three_ways_are_told_as_they_are_written():
-    numbers = {"k": 3, "batch": 100, "flop": 911e6, "params": 11e6, "reads": 427e3, "busiest": 474e6, "crossing": 25e3, "widest": 25e3,
-               "flops_per_s": 10e12, "bytes_per_s": 1e9, "overlap": 0.3, "micro": 5}
+    numbers = {"k": 3, "batch": 100, "flop": 911e6, "flops_per_s": 10e12, "work_s": 0.027, "shard_s": 0.009, "params_s": 0.045,
+               "reads_s": 0.171, "busiest_s": 0.014, "crossing_s": 0.01, "widest_s": 0.007, "overlap": 0.3, "micro": 5}
     for formula in (alone_s, by_data_s, ways.by_channels_s, ways.by_layers_s):
         names = list(inspect.signature(formula).parameters)
         text = expression(formula, **{name: name for name in names})
@@ -84,7 +85,7 @@ def test_what_vega_cannot_be_told_is_refused(formula):
 
 def spec():
     return bars({"batch": Slider("batch size", 8, 1, 9, 1), "k": Slider("ranks", 2, 1, 8, 1)},
-                {"flop": "1e9", "flops_per_s": "1e12", "params": "[1, 2, 3, 4, 5, 6, 7, 8][k - 1]", "bytes_per_s": "1e9"},
+                {"flop": "1e9", "flops_per_s": "1e12", "shard_s": "0.012", "params_s": "[1, 2, 3, 4, 5, 6, 7, 8][k - 1] / 1e9"},
                 {"alone": alone_s, "by data": by_data_s}, alone="alone")
 
 
@@ -97,7 +98,7 @@ def test_a_specification_is_one_that_vega_takes_and_every_slider_has_a_name():
 
 def test_the_still_picture_shows_the_numbers_of_the_functions():
     still, words = still_of(spec())
-    alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * by_data_s(2, 8, 1e9, 2, 1e12, 1e9):.1f} ms"
+    alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * by_data_s(2, 0.012, 2e-9):.1f} ms"
     assert alone in still and f"{by_data}, 2.00 times as fast" in still
     assert words == f"Bars at batch size: 8; ranks: 2. alone: {alone}; by data: {by_data}, 2.00 times as fast."
 
@@ -121,7 +122,7 @@ def test_names_that_bars_has_itself_and_quotes_are_refused():
 
 
 def test_a_way_as_fast_as_one_alone_is_said_to_be_so_and_not_faster():
-    same = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1e9", "flops_per_s": "1e12", "params": "2", "bytes_per_s": "1e9", "k": "1"},
+    same = bars({"batch": Slider("batch size", 8, 1, 9, 1)}, {"flop": "1e9", "flops_per_s": "1e12", "shard_s": "0.024", "params_s": "2", "k": "1"},
                 {"alone": alone_s, "by data": by_data_s}, "alone")
     still, words = still_of(same)
     assert words.endswith("by data: 24.0 ms, as fast as alone.")

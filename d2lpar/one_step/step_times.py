@@ -37,12 +37,6 @@ class Stages(NamedTuple):
     widest: int  # numbers that cross the widest cut
 
 
-def check_micro(micro: int, batch: int) -> None:
-    """Raise ValueError unless each micro-batch can have an example: the formula would speak of parts of one."""
-    if not 1 <= micro <= batch:
-        raise ValueError(f"{batch} examples cannot make {micro} micro-batches")
-
-
 @taught()
 def alone_s(batch, flop, flops_per_s):
     """Seconds of one step on one device; `flop` operations forward for each example."""
@@ -50,36 +44,26 @@ def alone_s(batch, flop, flops_per_s):
 
 
 @taught()
-def by_data_s(k, batch, flop, params, flops_per_s, bytes_per_s, overlap=0):
-    """Seconds of one step where each of k ranks has a shard of the batch.
-    `overlap` is the part of the hiding that succeeds, from 0 to 1."""
-    work_s = 3 * ceil(batch / k) * flop / flops_per_s  # of the largest shard
-    send_s = 2 * (k - 1) / k * 4 * params / bytes_per_s
-    backward_s = 2 / 3 * work_s  # behind which the sending can hide
-    return work_s + send_s - overlap * min(send_s, backward_s)
+def by_data_s(k, shard_s, params_s, overlap=0):
+    """Seconds of one step where each of k ranks has a shard, computed in `shard_s`."""
+    send_s = 2 * (k - 1) / k * params_s
+    backward_s = 2 / 3 * shard_s  # behind which the sending can hide
+    return shard_s + send_s - overlap * min(send_s, backward_s)
 
 
 @taught()
-def by_channels_s(k, batch, flop, reads, flops_per_s, bytes_per_s, overlap=0):
+def by_channels_s(k, work_s, reads_s, overlap=0):
     """Seconds of one step where each of k ranks has a k-th of every layer."""
-    work_s = 3 * batch * flop / k / flops_per_s
-    send_s = 2 * (k - 1) / k * 4 * batch * reads / bytes_per_s
-    return work_s + send_s - overlap * min(send_s, work_s)
+    send_s = 2 * (k - 1) / k * reads_s
+    return work_s / k + send_s - overlap * min(send_s, work_s / k)
 
 
-@taught(check_micro)
-def by_layers_s(
-    batch, flop, busiest, crossing, widest, flops_per_s, bytes_per_s, overlap=0, micro=1
-):
-    """Seconds of one step where each rank has some layers, in `micro` micro-batches.
-    For more than two ranks that do not overlap: at most so many."""
-    work_s, busy_s = batch * flop / flops_per_s, batch * busiest / flops_per_s
-    send_s = 4 * batch * crossing / bytes_per_s
-    wide_s = 4 * batch * widest / bytes_per_s
-    both_s = min(2 * wide_s, send_s)  # a rank between two cuts receives and sends
-    hidden_s = max(busy_s, wide_s) + max(2 * busy_s, wide_s)
-    next_s = (1 - overlap) * (3 * busy_s + 2 * both_s) + overlap * hidden_s
-    return (3 * work_s + 2 * send_s + (micro - 1) * next_s) / micro
+@taught()
+def by_layers_s(work_s, busiest_s, crossing_s, widest_s, micro=1):
+    """Seconds of one step where each rank has some layers, in `micro` micro-batches."""
+    first_s = work_s + 2 * crossing_s  # through all stages and cuts, and back
+    next_s = max(busiest_s / 3, widest_s) + max(2 / 3 * busiest_s, widest_s)
+    return (first_s + (micro - 1) * next_s) / micro
 
 
 def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
@@ -182,10 +166,14 @@ def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: floa
 
 
 def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
-                overlap: bool = False, micro: int = 1) -> list[Span]:
-    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks."""
-    check_micro(micro, batch)
-    plan, cuts = _Schedule(overlap), cuts_of(pieces, k)
+                micro: int = 1) -> list[Span]:
+    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks.
+
+    Sending hides behind the computing of other micro-batches: one alone has none to hide behind.
+    """
+    if not 1 <= micro <= batch:
+        raise ValueError(f"{batch} examples cannot make {micro} micro-batches")
+    plan, cuts = _Schedule(overlap=True), cuts_of(pieces, k)
     work_s = [batch / micro * flop / flops_per_s for flop in _flop_of_stages(pieces, cuts)]
     send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
     ends = [0.0] * micro

@@ -1,6 +1,7 @@
 """The explorers of the book, and what the package says that they show."""
 
 from functools import cache
+from math import ceil
 
 import torch
 
@@ -9,7 +10,7 @@ from d2lpar.one_step.step_times import Piece, alone_s, by_channels_s, by_data_s,
 from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
 from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
 
-BARS, CURVES = "appendix/three_ways", "09_four_thousand_devices"  # the pages on which they are
+BARS, CURVES = "20_three_ways", "09_four_thousand_devices"  # the pages on which they are
 
 
 @cache
@@ -22,9 +23,13 @@ def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, mi
     """The times of a step alone, by data, by channels and by layers, where the sliders stand so."""
     pieces = pieces_of_resnet18()
     flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
-    rates = tflops * 1e12, gbytes * 1e9, percent / 100
-    times = (alone_s(batch, flop, rates[0]), by_data_s(k, batch, flop, params, *rates), by_channels_s(k, batch, flop, reads, *rates),
-             by_layers_s(batch, flop, *stages_of(pieces, k), *rates, micro))
+    stages = stages_of(pieces, k)
+    work_s, shard_s, busiest_s = (alone_s(n, each, tflops * 1e12) for n, each in (
+        (batch, flop), (ceil(batch / k), flop), (batch, stages.busiest)))
+    params_s, reads_s, crossing_s, widest_s = (4 * numbers / (gbytes * 1e9) for numbers in (
+        params, batch * reads, batch * stages.crossing, batch * stages.widest))
+    times = (work_s, by_data_s(k, shard_s, params_s, percent / 100), by_channels_s(k, work_s, reads_s, percent / 100),
+             by_layers_s(work_s, busiest_s, crossing_s, widest_s, micro))
     return [1e3 * seconds for seconds in times]
 
 

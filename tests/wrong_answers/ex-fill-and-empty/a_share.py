@@ -1,0 +1,3 @@
+"""The share, not the number of micro-batches."""
+
+micro_batches = 0.9

@@ -1,0 +1,3 @@
+"""Counts four units of waiting, not three."""
+
+micro_batches = 36

@@ -1,0 +1,3 @@
+"""Nine tenths of 8 images."""
+
+images = 7.2

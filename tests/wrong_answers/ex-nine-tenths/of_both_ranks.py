@@ -1,0 +1,3 @@
+"""The images of two ranks together."""
+
+images = 96

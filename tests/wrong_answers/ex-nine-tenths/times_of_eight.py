@@ -1,0 +1,3 @@
+"""How many times 8 images."""
+
+images = 6
