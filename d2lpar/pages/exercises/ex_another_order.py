@@ -14,5 +14,5 @@ def check(order_on):
                 if len({sizes[name] for name in names}) > 1:
                     return f"Not yet: of {sizes}, turn {turn} has two sizes, and is seen:\n  {names}"
             if len(set(sizes.values())) < len(sizes) and len(set(map(tuple, orders))) == 1:
-                return f"Not yet: of {sizes}, all ranks have one order, and all is right."
+                return f"Not yet: of {sizes}, all ranks have one order: all is right."
     return "Right."
