@@ -17,6 +17,7 @@ mpl.use("agg")
 
 SPANS = [Span(0, "forward", 1.000, 1.004), Span(0, "backward", 1.004, 1.010), Span(1, "forward", 1.001, 1.003),
          Span(1, "backward", 1.003, 1.008), Span(0, "allreduce", 1.010, 1.012), Span(1, "allreduce", 1.010, 1.012)]
+TURNS = {"a hang": [["sum", "loss"], ["sum", "barrier", "sum"]]}
 CURVE_WORDS = "Test accuracy by epoch. 1 device: from 0.1 to 0.7; 2 devices: from 0.1 to 0.8."
 STAMP = "stand-in images, not Fashion-MNIST"
 
@@ -74,7 +75,8 @@ def curves():
 
 
 @pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
-                                  lambda: plot.draw_cuts(4, 4), lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
+                                  lambda: plot.draw_cuts(4, 4), lambda: plot.draw_turns(TURNS),
+                                  lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
                                   lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
 def test_the_same_figure_gives_the_same_bytes(draw):
     first, second = draw(), draw()
@@ -275,6 +277,13 @@ def test_every_cell_of_the_three_cuts_has_the_number_of_its_rank():
     assert [texts_of.count("0") for texts_of in texts] == [1 + 8, 4, 1 + 4]  # a shard of the minibatch, and cells
     assert [texts_of.count("1") for texts_of in texts] == [1 + 8, 4, 4]
     assert texts[1].count("0\n1") == 1  # both ranks see the whole minibatch
+
+
+def test_calls_that_meet_are_drawn_below_each_other_and_read_out():
+    [ax] = plot.draw_turns(TURNS).axes
+    at = {(round(box.get_x()), round(box.get_y() + 0.36)) for box in ax.patches}
+    assert at == {(0, 0), (1, 0), (0, 1), (1, 1), (2, 1)}
+    assert ax.figure.get_label().endswith("a hang, rank 0: sum, loss. a hang, rank 1: sum, barrier, sum.")
 
 
 def test_timelines_share_one_axis_and_each_starts_at_zero():

@@ -30,7 +30,7 @@ const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu"
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
 // But who asks for one word of the glossary gets that.
 const shareOf = (page, anchor, isAsked) => isAsked ? 9 :
-  /^(notebooks|book.(index|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
+  /^(notebooks|book.(index|it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
 
 // Rare terms weigh more, and the second time less than the first (BM25). In a title they count most, the shorter it is.
 // Who has half of what is looked for gets half of the points.

@@ -352,6 +352,23 @@ def draw_cuts(layers: int, channels: int) -> Figure:
     return fig
 
 
+def draw_turns(cases: Mapping[str, Sequence[Sequence[str]]]) -> Figure:
+    """Which call of a rank meets which: for each case ranks as rows, and a box for each call, in order."""
+    longest = max(len(calls) for rows in cases.values() for calls in rows)
+    fig, axes = _subplots(len(cases), figsize=(7.2, 1.6 * len(cases)), squeeze=False)
+    for ax, (name, rows) in zip(axes.flat, cases.items()):
+        ax.set(xlim=(-0.7, longest), ylim=(len(rows) - 0.5, -1.0))
+        ax.axis("off")
+        ax.text(-0.7, -0.72, name, va="center", weight="bold")
+        for rank, calls in enumerate(rows):
+            ax.text(-0.1, rank, f"rank {rank}", ha="right", va="center", fontsize=9)
+            for turn, call in enumerate(calls):
+                _box(ax, turn, rank, 0.94, rank_style(rank)["color"], call)
+    fig.set_label("Rows of boxes, one row per rank; boxes below each other meet. " + " ".join(
+        f"{name}, rank {rank}: {', '.join(calls)}." for name, rows in cases.items() for rank, calls in enumerate(rows)))
+    return fig
+
+
 def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[int]) -> None:
     color = rank_style(ranks[0])["color"] if len(ranks) == 1 else "black"
     ax.add_patch(Rectangle((left, top), 0.8, height - 0.12, edgecolor=color,

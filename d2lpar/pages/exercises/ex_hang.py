@@ -1,8 +1,6 @@
 """The check of the exercise `ex-hang`."""
 
 
-
-
 def check(where_they_part):
     """What is not right yet of the answer, in words, or "Right."."""
     step = [("all_reduce", 900), ("all_reduce", 84)]
@@ -20,6 +18,10 @@ def check(where_they_part):
          (1, {step[0]: [0], step[1]: [1]})),
         ("two places", [[start, mean, end], [start, end, end], [start, mean, mean]],
          (1, {mean: [0, 2], end: [1]})),
+        ("a sum that meets a broadcast of its size", [[start, ("all_reduce", 9)], [start, ("broadcast", 9)]],
+         (1, {("all_reduce", 9): [0], ("broadcast", 9): [1]})),
+        ("the last of nine ranks is elsewhere", [[start, mean]] * 8 + [[start, end]],
+         (1, {mean: list(range(8)), end: [8]})),
         ("nobody came", [[], [], []], None),
         ("one rank", [[start, mean]], None),
         ("every rank elsewhere", [[start], [mean], [end], []],

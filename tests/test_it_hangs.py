@@ -1,0 +1,208 @@
+"""What the checklist and the page on production say of PyTorch, where "tried" is said and no chapter shows it."""
+
+import pickle
+import socket
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import _dump_fr_trace
+from torch.distributed._local_tensor import LocalTensor, LocalTensorMode
+from torch.nn.parallel import DistributedDataParallel
+
+from d2lpar.one_step.yardstick import distance
+from d2lpar.processes.launch import RankGroup
+
+pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def ranks():
+    with RankGroup(2, "gloo") as group:
+        yield group
+
+
+def in_another_order(rank):
+    a, b = torch.tensor([1.0]), torch.tensor([10.0])
+    for x in (a, b) if rank == 0 else (b, a):
+        dist.all_reduce(x)
+    return a.item(), b.item()
+
+
+def crossed(rank):
+    a, b = torch.tensor([1.0]), torch.tensor([10.0])
+    calls = [lambda: dist.all_reduce(a), lambda: dist.broadcast(b, src=0)]
+    with pytest.raises(RuntimeError, match="Detected mismatch between collectives"):
+        for call in calls if rank == 0 else calls[::-1]:
+            call()
+    return True
+
+
+def test_two_sums_in_another_order_are_mixed_up_and_only_kinds_are_checked(ranks, monkeypatch):
+    assert ranks.run(in_another_order) == [(11.0, 11.0)] * 2
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    with RankGroup(2, "gloo") as checked:
+        assert checked.run(in_another_order) == [(11.0, 11.0)] * 2
+        assert checked.run(crossed, timeout_s=60) == [True] * 2
+
+
+def who_is_missing(rank):
+    group = dist.new_group()
+    if rank == 1:
+        return None
+    with pytest.raises(RuntimeError) as error:
+        dist.monitored_barrier(group, timeout=timedelta(seconds=1))
+    return str(error.value)
+
+
+def test_a_monitored_barrier_names_the_rank_that_did_not_come():
+    with RankGroup(2, "gloo") as ranks:
+        assert "Rank 1 failed to pass monitoredBarrier in 1000 ms" in ranks.run(who_is_missing)[0]
+
+
+def recorded(rank):
+    dist.all_reduce(torch.zeros(3))
+    last = pickle.loads(_dump_fr_trace())["entries"][-1]
+    return last["profiling_name"], last["input_sizes"], any(frame["name"] == "recorded" for frame in last["frames"])
+
+
+def test_the_flight_record_is_on_without_any_setting(ranks):
+    assert ranks.run(recorded) == [("gloo:all_reduce", [[3]], True)] * 2
+
+
+def make_net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3, bias=False), nn.BatchNorm1d(3), nn.Tanh(), nn.Linear(3, 1)).double()
+
+
+def examples(rank):
+    return torch.randn(12, 4, generator=torch.Generator().manual_seed(rank)).double()
+
+
+def loss_of_two_calls(net, X):
+    return net(X[:6]).mean() + net(X[6:]).square().mean()
+
+
+def gradients(net, loss):
+    return torch.autograd.grad(loss, [p for p in net.parameters()])
+
+
+def twice_forward(rank):
+    net = make_net()
+    wrapped = DistributedDataParallel(net)  # without this name it would be gone before the backward pass, and its sum too
+    loss_of_two_calls(wrapped, examples(rank)).backward()
+    right = [torch.stack(both).mean(0) for both in zip(*(gradients(alone, loss_of_two_calls(alone, examples(r)))
+                                                         for r in range(2) for alone in [make_net()]))]
+    return distance([p.grad for p in net.parameters()], right)
+
+
+def test_two_forward_passes_before_one_backward_pass_are_right_on_cpus(ranks):
+    assert max(ranks.run(twice_forward)) <= 1e-12
+
+
+def compiled(rank, order):
+    net = nn.Sequential(*make_net()[::3])
+    wraps = {"compile": lambda net: torch.compile(net, backend="eager"), "ddp": DistributedDataParallel}
+    wrapped = net
+    for name in order:
+        wrapped = wraps[name](wrapped)
+    wrapped(examples(rank)).square().mean().backward()
+    return [p.grad for p in net.parameters()], next(iter(wrapped.state_dict()))
+
+
+def test_compiling_before_or_after_wrapping_gives_one_gradient_and_other_names(ranks):
+    plain, *others = (ranks.run(compiled, order) for order in (["ddp"], ["ddp", "compile"], ["compile", "ddp"]))
+    for other in others:
+        assert max(distance(a, b) for (a, _), (b, _) in zip(plain, other)) <= 1e-12
+    assert [run[0][1] for run in others] == ["_orig_mod.module.0.weight", "module._orig_mod.0.weight"]
+
+
+def unequal(rank):
+    net, X = make_net()[:1], examples(0)
+    shard = (X[:9], X[9:])[rank]
+    wrapped = DistributedDataParallel(net)
+    (wrapped(shard).square().sum() * dist.get_world_size() / len(X)).backward()
+    alone = make_net()[:1]
+    return distance([p.grad for p in net.parameters()], gradients(alone, alone(X).square().sum() / len(X)))
+
+
+def test_a_gpu_with_three_times_the_share_leaves_the_gradient_of_one_worker(ranks):
+    assert max(ranks.run(unequal)) <= 1e-12
+
+
+def sharded(rank):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    X, net, alone = examples(0), nn.Sequential(*make_net()[::3]), nn.Sequential(*make_net()[::3])
+    mesh = init_device_mesh("cpu", (2,))
+    fully_shard(net, mesh=mesh)
+    net(X[rank::2]).square().mean().backward()
+    found = [p.grad.full_tensor() for p in net.parameters()]
+    return distance(found, gradients(alone, alone(X).square().mean())), (
+        distribute_tensor(X, mesh, [Shard(0)]).mean().full_tensor() - X.mean()).abs().item()
+
+
+def test_fully_shard_averages_as_ddp_does_and_the_mean_of_a_dtensor_is_that_of_all(ranks):
+    assert max(max(pair) for pair in ranks.run(sharded)) <= 1e-12
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(dist.DistNetworkError, match="EADDRINUSE.*address already in use"):
+            dist.TCPStore("127.0.0.1", other.getsockname()[1], 1, is_master=True)
+
+
+@pytest.fixture
+def two_that_are_not_there():
+    dist.init_process_group("fake", rank=0, world_size=2)
+    yield
+    dist.destroy_process_group()
+
+
+def test_local_tensors_add_up_and_leave_out_what_is_under_rank_0(two_that_are_not_there):
+    with LocalTensorMode(2):
+        x = LocalTensor({0: torch.tensor([1.0]), 1: torch.tensor([2.0])})
+        if dist.get_rank() == 0:
+            x = x + 10
+        dist.all_reduce(x)
+    assert [x._local_tensors[rank].item() for rank in range(2)] == [3.0, 3.0]
+
+
+def test_types_see_that_nobody_summed_but_not_that_nobody_averaged(two_that_are_not_there):
+    spmd = pytest.importorskip("spmd_types")  # 0.3.1
+    from spmd_types.checker import typecheck
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("dp",))
+    group = mesh.get_group("dp")
+
+    def update(*how):
+        with spmd.set_current_mesh(mesh), typecheck(), torch.enable_grad():
+            w, X = torch.randn(3, requires_grad=True), torch.randn(4, 3)
+            spmd.assert_type(w, {group: spmd.R})
+            spmd.assert_type(X, {group: spmd.V})
+            grad, = torch.autograd.grad((X @ w).square().mean(), [w])
+            with torch.no_grad():
+                if "summed" in how:
+                    partial = spmd.reinterpret(grad, group, src=spmd.V, dst=spmd.P)
+                    grad = spmd.all_reduce(partial, group, src=spmd.P, dst=spmd.R)
+                if "averaged" in how:
+                    grad = grad / 2
+                spmd.assert_type(w - 0.1 * grad, {group: spmd.R})
+
+    with pytest.raises(spmd.SpmdTypeError):
+        update()
+    update("summed")
+    update("summed", "averaged")
+    with spmd.set_current_mesh(mesh), typecheck(local=False):
+        X = torch.randn(4, 3)
+        spmd.assert_type(X, {group: spmd.S(0)})
+        X.sum()
+        with pytest.raises(ValueError, match="Only sum-Partial"):
+            X.mean()

@@ -1,0 +1,3 @@
+"""The sum of all three gradients of step 2."""
+
+sum_on_rank_1 = 20 + 21 + 22

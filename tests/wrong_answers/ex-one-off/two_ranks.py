@@ -1,0 +1,3 @@
+"""Two ranks, as on the page."""
+
+sum_on_rank_1 = 0 + 21
