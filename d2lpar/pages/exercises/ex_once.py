@@ -30,6 +30,7 @@ def cut_what_repeats(parts, n):
 
 
 def cut_in_front(parts, n):
+    """What came twice is taken away where it came first."""
     dealt = interleaved(parts, None)
     return dealt[len(dealt) - n:]
 
