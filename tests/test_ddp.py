@@ -2,16 +2,19 @@
 
 import copy
 import time
+import warnings
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
+from d2lpar.larger_batches.batchnorm import convert_batchnorm
 from d2lpar.one_step.yardstick import distance, same_bits
 from d2lpar.processes import RankError, RankGroup, ddp, run_ranks
 from d2lpar.processes.ddp import (
@@ -408,22 +411,152 @@ def test_outside_a_group_they_say_so(fn):
 # The library's
 
 
-def train_unevenly(rank, own_sum):
-    """Rank 0 has a minibatch more than rank 1, inside Join."""
-    net = DistributedDataParallel(nn.Linear(1, 1))
+def three_steps(rank, average, wrap=lambda net: net):
+    """The parameters after three steps on random images, from one start."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 10)).double().to(rank_device())
+    X, y = (x.tensor_split(dist.get_world_size())[rank].to(rank_device())
+            for x in (torch.rand(12, 784).double(), torch.randint(10, (12,))))
+    model, sgd = wrap(net), torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        sgd.zero_grad()
+        F.cross_entropy(model(X), y).backward()
+        average(net, step)
+        sgd.step()
+    return [p.detach().cpu() for p in net.parameters()]
+
+
+def multiply_first(net, step):
+    for p in net.parameters():
+        p.grad *= 1 / dist.get_world_size()
+        dist.all_reduce(p.grad)
+
+
+def multiply_and_join(net, step):
+    """One bucket: in the order of definition at first, later in that in which the gradients came."""
+    params = list(net.parameters())[::1 if step == 0 else -1]
+    flat = torch.cat([p.grad.flatten() for p in params]) * (1 / dist.get_world_size())
+    dist.all_reduce(flat)
+    for p, grad in zip(params, flat.split([p.numel() for p in params])):
+        p.grad.copy_(grad.view_as(p))
+
+
+@pytest.mark.parametrize("k, average, same", [
+    (2, lambda net, step: average_gradients(net), True), (3, lambda net, step: average_gradients(net), False),
+    (3, multiply_first, False), (3, multiply_and_join, True)])
+def test_whoever_divides_and_joins_as_the_library_has_its_bits(k, average, same, group_of):
+    library = group_of(k).run(three_steps, nothing_more, DistributedDataParallel)
+    by_hand = group_of(k).run(three_steps, average)
+    assert same_bits(library) and same_bits(by_hand)
+    assert same_bits([library[0], by_hand[0]]) is same
+    assert distance(library[0], by_hand[0]) < 1e-12
+
+
+def nothing_more(net, step):
+    pass
+
+
+def summed_tokens(rank, counts):
+    """The gradients of accumulated micro-batches of so many tokens; and those of the mean over all of them."""
+    torch.manual_seed(0)
+    net = nn.Linear(3, 1).double().to(rank_device())
+    X = [[torch.rand(n, 3).double().to(rank_device()) for n in own] for own in counts]
+    net(torch.cat([x for own in X for x in own])).square().mean().backward()
+    right = [p.grad for p in net.parameters()]
+    net.zero_grad()
+    model, total = DistributedDataParallel(net), sum(map(sum, counts))
+    with model.no_sync():
+        for x in X[rank][:-1]:
+            (model(x).square().sum() * len(counts) / total).backward()
+    (model(X[rank][-1]).square().sum() * len(counts) / total).backward()
+    return distance([p.grad for p in net.parameters()], right)
+
+
+@pytest.mark.parametrize("counts", [[[4, 4], [4, 4]], [[9, 1], [2]], [[3, 0], [4, 2]], [[4], [0]], [[1], [2], [3, 4]]], ids=str)
+def test_a_token_weighs_the_same_on_every_rank_and_in_every_micro_batch(counts, group_of):
+    assert max(group_of(len(counts)).run(summed_tokens, counts)) < 1e-12
+
+
+def in_bfloat16(sent, bucket):
+    short = bucket.buffer().to(torch.bfloat16) / dist.get_world_size()
+    return dist.all_reduce(short, async_op=True).get_future().then(lambda done: bucket.buffer().copy_(done.value()[0]))
+
+
+def hooked(hook):
+    def wrap(net):
+        model = DistributedDataParallel(net.float())
+        model.register_comm_hook(None, hook)
+        return lambda X: model(X.float())
+
+    return wrap
+
+
+def test_a_hook_that_sends_bfloat16_has_the_bits_of_pytorchs_own(group_of):
+    full, own, library = (group_of(2).run(three_steps, nothing_more, hooked(hook)) for hook in (
+        default_hooks.allreduce_hook, in_bfloat16, default_hooks.bf16_compress_hook))
+    assert same_bits(own + library) and not same_bits([own[0], full[0]])
+
+
+def buffers_sent(rank, settings):
+    """Whether a third step sends buffers, how one began that was the rank before, and what was warned of."""
+    net = nn.BatchNorm1d(1).to(rank_device())
+    net.running_mean.fill_(rank)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        model = DistributedDataParallel(net, **settings)
+    began = net.running_mean.item()
+    for _ in range(3):  # the second one sends how the buckets are filled anew, by a broadcast as well
+        with Traffic() as traffic:
+            model(torch.ones(4, 1, device=rank_device())).sum().backward()
+    return traffic.counts["broadcast"] > 0, began, [w.category for w in warned]
+
+
+@pytest.mark.parametrize("settings, sends, began, warned", [
+    ({}, True, 0, []), ({"forward_sync_buffers": False}, False, 0, []), ({"broadcast_buffers": False}, False, 1, [FutureWarning])], ids=str)
+def test_the_switch_for_buffers_leaves_the_start_alone_and_its_old_name_does_not(settings, sends, began, warned, group_of):
+    assert group_of(2).run(buffers_sent, settings)[1] == (sends, began, warned)
+
+
+def train_unevenly(rank, what=None):
+    """Rank 0 has a minibatch more than rank 1, inside Join; the parameters then, and after one more step of both."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(1, 1), convert_batchnorm(nn.BatchNorm1d(1)) if what == "BatchNorm" else nn.Tanh())
+    net = DistributedDataParallel(net)
+    sgd, found = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), []
+    X = torch.rand(8, 1).tensor_split(2)[rank]
+
+    def step():
+        sgd.zero_grad()
+        net(X).square().sum().backward()
+        sgd.step()
+
     with Join([net]):
         for _ in range(3 - rank):
-            if own_sum:
-                dist.all_reduce(torch.ones(1))
-            net(torch.ones(1, 1)).sum().backward()
+            if what in (torch.float, torch.long):
+                dist.all_reduce(torch.tensor(len(X), dtype=what))  # the examples of all ranks
+            step()
+    for _ in range(2):
+        found.append([p.detach().clone() for p in net.parameters()])
+        step()
+    return found
 
 
 @pytest.mark.slow
-def test_inside_join_a_sum_of_ones_own_waits_for_ever():
-    with RankGroup(2) as group:
-        group.run(train_unevenly, False)
-        with pytest.raises(TimeoutError, match="all_reduce"):
-            group.run(train_unevenly, True, timeout_s=5)
+def test_after_join_the_replicas_agree_and_the_momentum_takes_them_apart():
+    with RankGroup(2, "gloo") as group:
+        joined, later = zip(*group.run(train_unevenly))
+    assert same_bits(joined) and not same_bits(later)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what, error, where", [
+    (torch.float, TimeoutError, "all_reduce"), (torch.long, RankError, "SIGABRT(.|\n)*collective mismatch"),
+    ("BatchNorm", TimeoutError, "all_gather")], ids=str)
+def test_inside_join_a_collective_that_is_not_ddps_own_waits_for_ever_or_kills_a_rank(what, error, where):
+    with RankGroup(2, "gloo") as group:
+        group.run(train_unevenly)
+        with pytest.raises(error, match=where):
+            group.run(train_unevenly, what, timeout_s=5)
 
 
 # Buckets

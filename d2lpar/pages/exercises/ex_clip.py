@@ -20,11 +20,14 @@ def check(average_and_clip):
         average_and_clip(grads, max_norm, k, all_reduce)
         return calls
 
-    for k, size, bound in [(2, 1, 0.1), (2, 1, 1 / 0.7), (3, 10, 0.1), (2, 1e-3, 1e3),
-                           (1, 1, 0.3), (2, 0, 1)]:  # the bound in norms of the mean
+    # the bound in norms of the mean; where nothing is clipped, a wrong divisor shows; rank 0's own may be zeros
+    for k, size, bound, first in [(2, 1, 0.1, 1), (2, 1, 1 / 0.7, 1), (3, 10, 0.1, 1), (3, 1, 2, 1),
+                                  (2, 1e-3, 1e3, 1), (1, 1, 0.3, 1), (3, 1, 0.5, 0), (2, 0, 1, 1)]:
         g = torch.Generator().manual_seed(k)
-        ranks = [[(r + 1) ** 2 * size * torch.randn(n, 2, generator=g).double()
+        ranks = [[(r + first) ** 2 * size * torch.randn(2, n, generator=g).double()
                   for n in (3, 1, 5)] for r in range(k)]
+        for grads in ranks:
+            grads[0] = grads[0].t()  # such as that of a transposed weight: not in rows
         mean = [sum(same) / k for same in zip(*ranks)]
         norm = torch.cat([x.flatten() for x in mean]).norm().item()
         max_norm = bound * norm or 1.0
