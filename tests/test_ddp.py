@@ -474,7 +474,7 @@ def buckets_seen(rank, settings):
     return steps, arrived
 
 
-@pytest.mark.parametrize("settings, first_bytes, cap_bytes", [({}, 2**20, 25 * 2**20), ({"bucket_cap_mb": 4}, 2**22, 2**22)])
+@pytest.mark.parametrize("settings, first_bytes, cap_bytes", [({}, 2**20, 25 * 2**20), ({"bucket_cap_mb": 12}, 12 * 2**20, 12 * 2**20)])
 def test_the_library_fills_its_buckets_by_our_rule_in_the_order_in_which_gradients_came(settings, first_bytes, cap_bytes, group_of):
     (first, *later), arrived = group_of(2).run(buckets_seen, settings)[0]
     params = dict(resnet18(10).named_parameters())

@@ -69,9 +69,11 @@ def check(pass_on):
             return f"Not yet: {k} ranks wait for ever, {errors[0]}."
         for rank, given in enumerate(each.result() for each in ranks):
             if given != f"x of rank {(rank - 1) % k}":
-                return f"Not yet: of {k} ranks, rank {rank} must return the x of its left neighbour, and returns {given!r}."
+                return (f"Not yet: of {k} ranks, rank {rank} must return the x of its left neighbour,\n"
+                        f"  and returns {given!r}.")
         if sorted(ring.messages) != sorted((rank, (rank + 1) % k) for rank in range(k)):
-            return f"Not yet: {k} ranks need {k} messages, each to the right neighbour, and these were sent: {ring.messages}."
+            return (f"Not yet: {k} ranks need {k} messages, each to the right neighbour, and these were sent:\n"
+                    f"  {ring.messages}.")
         if max(ring.clocks_ms) > 3:
             return f"Not yet: {k} ranks are done after {max(ring.clocks_ms)} ms. How many messages travel at once?"
     return "Right."
