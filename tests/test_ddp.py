@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from d2lpar.larger_batches.batchnorm import convert_batchnorm
+from d2lpar.one_step.models import resnet18
 from d2lpar.one_step.yardstick import distance, same_bits
 from d2lpar.processes import RankError, RankGroup, ddp, run_ranks
 from d2lpar.processes.ddp import (
@@ -581,6 +582,47 @@ def test_buckets_are_those_of_torch(seed):
     assert sorted(ours) == sorted(theirs)
     if len(dtypes) == 1:
         assert ours == theirs
+
+
+def buckets_seen(rank, settings):
+    """The names of what the library's buckets hold, of three steps, and in which order gradients come in one."""
+    torch.manual_seed(0)
+    net = resnet18(10).to(rank_device())
+    names = {p: name for name, p in net.named_parameters()}
+    arrived, steps = [], []
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(lambda p: arrived.append(names[p]))
+
+    def look(state, bucket):
+        steps[-1].append([names[p] for p in bucket.parameters()])
+        return default_hooks.allreduce_hook(None, bucket)
+
+    run = DistributedDataParallel(net, **settings)
+    run.register_comm_hook(None, look)
+    for _ in range(3):
+        steps.append([])
+        arrived.clear()
+        run(torch.ones(2, 1, 28, 28, device=rank_device())).sum().backward()
+    return steps, arrived
+
+
+@pytest.mark.parametrize("settings, first_bytes, cap_bytes", [({}, 2**20, 25 * 2**20), ({"bucket_cap_mb": 12}, 12 * 2**20, 12 * 2**20)])
+def test_the_library_fills_its_buckets_by_our_rule_in_the_order_in_which_gradients_came(settings, first_bytes, cap_bytes, group_of):
+    (first, *later), arrived = group_of(2).run(buckets_seen, settings)[0]
+    params = dict(resnet18(10).named_parameters())
+    last_first = arrived[::-1]
+
+    def by_rule(names):
+        return [[names[i] for i in places]
+                for places in assign_buckets([params[name] for name in names], first_bytes, cap_bytes)]
+
+    assert len(first) == 1 and len(by_rule(last_first)) == len(later[0]) >= 3
+    assert all(buckets == by_rule(last_first) != by_rule(list(params)) for buckets in later)
+
+
+def test_with_unused_parameters_the_library_does_not_fill_its_buckets_anew(group_of):
+    steps, _ = group_of(2).run(buckets_seen, {"find_unused_parameters": True})[0]
+    assert steps[0] == steps[1] == steps[2] and len(steps[0]) > 1
 
 
 # GPUs

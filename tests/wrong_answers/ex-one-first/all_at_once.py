@@ -1,0 +1,3 @@
+"""All messages travel at once, as if nobody waited."""
+
+milliseconds = 1

@@ -1,0 +1,3 @@
+"""As if every second rank received first."""
+
+milliseconds = 2

@@ -1,0 +1,3 @@
+"""Takes it for a deadlock."""
+
+milliseconds = float("inf")

@@ -1,0 +1,3 @@
+"""Nobody begins in the first millisecond."""
+
+milliseconds = 9

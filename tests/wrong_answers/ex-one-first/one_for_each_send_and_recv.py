@@ -1,0 +1,3 @@
+"""A sending and a receiving are one message."""
+
+milliseconds = 2 * 8

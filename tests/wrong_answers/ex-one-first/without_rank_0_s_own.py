@@ -1,0 +1,3 @@
+"""Rank 0 has still to send."""
+
+milliseconds = 7

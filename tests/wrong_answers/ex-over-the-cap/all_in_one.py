@@ -1,0 +1,3 @@
+"""All of them."""
+
+megabytes = 6 + 2 + 3 + 1 + 0.5

@@ -1,0 +1,3 @@
+"""As if no bucket could be larger than its cap."""
+
+megabytes = 6

@@ -1,0 +1,3 @@
+"""The first bucket."""
+
+megabytes = 0.5 + 1
