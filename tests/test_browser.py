@@ -400,7 +400,7 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
 
 @pytest.mark.parametrize("query, page_of, title", [
     ("why is my accuracy lower on two GPUs", "last_minibatch_in_five_minutes", "The last minibatch, in five minutes"),
-    ("no_sync", "13_processes_and_ddp", "no_sync: accumulate first, send once"),
+    ("no_sync", "15_library_ddp", "no_sync: accumulate first, send once"),
     ("hangs", "13_processes_and_ddp", "It hangs"),
     ("My training hangs!", "13_processes_and_ddp", "It hangs"),  # no section has all the words
     ("speedup", "glossary", "speed-up"),
