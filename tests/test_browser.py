@@ -404,7 +404,7 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
     ("hangs", "13_processes_and_ddp", "It hangs"),
     ("My training hangs!", "13_processes_and_ddp", "It hangs"),  # no section has all the words
     ("speedup", "glossary", "speed-up"),
-    ("out of memory", "replica_memory", "What a replica costs in memory"),  # a pair with a word that says nothing alone
+    ("out of memory", "21_sharding", "Out of memory: who needs what, and when?"),  # a pair with a word that says nothing alone
     ("Address already in use", "13_processes_and_ddp", "A checklist"),
     ("my ddp is wrong", "17_is_my_script_right", "Is my script right?"),
     ("deferred initialization", "from_gluon", "Deferred initialisation"),

@@ -1,6 +1,7 @@
 """Tests of d2lpar.processes.sharding: every stage, and the library, equals one worker; what it holds, sends and refuses."""
 
 import copy
+import gc
 import tempfile
 import warnings
 from functools import partial
@@ -41,18 +42,18 @@ MAKES = {"Adam": partial(torch.optim.Adam, lr=0.01), "momentum": partial(torch.o
 
 
 class Odd(nn.Module):
-    """A frozen layer, a weight that is used twice, a single number, and sizes that no number of ranks divides."""
+    """A frozen layer, a weight of two layers, another with two names, and sizes that no number of ranks divides."""
 
     def __init__(self):
         super().__init__()
         self.first, self.tied, self.frozen = (nn.Linear(7, 7) for _ in range(3))
         self.tied.weight = self.first.weight
         self.frozen.requires_grad_(False)
-        self.scale = nn.Parameter(torch.ones(1))
+        self.scale = self.same = nn.Parameter(torch.ones(1))
         self.out = nn.Linear(7, 3)
 
     def forward(self, x):
-        return self.out(self.frozen(torch.tanh(self.tied(torch.tanh(self.first(x))))) * self.scale)
+        return self.out(self.frozen(torch.tanh(self.tied(torch.tanh(self.first(x))))) * self.scale + self.same)
 
 
 def odd(seed=0):
@@ -196,7 +197,7 @@ def follow(rank, way, make):
         F.cross_entropy(alone(X), y).backward()
         theirs.step()
         pairs = [(whole(net, name), p) for name, p in alone.named_parameters(remove_duplicate=False)]
-        assert len(pairs) == 9
+        assert len(pairs) == 10
         far.append(distance(*zip(*pairs)))
     moved = {name: not torch.equal(p, q) for (name, p), q in zip(alone.named_parameters(), start)}
     assert moved == {name: name not in frozen for name in moved}
@@ -276,6 +277,7 @@ def weigh(rank, way):
     with CommDebugMode() as counted, Traffic() as sent, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loss = net(X).square().sum()
+        gc.collect()
         kept = sum(size for place, size in read if not place.expired())
         loss.backward()
         held = {*net.parameters(), *made[0].param_groups[0]["params"]}

@@ -10,7 +10,6 @@ do; what looks at a whole tensor or at all gradients, as clipping does, sees a p
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -85,11 +84,11 @@ class Gather(Function):
     """All-gather; in backward the gradient is reduce-scattered."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, shape: torch.Size) -> Tensor:
+    def forward(ctx, part, shape):
         return gather_parts(part, shape)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # pyrefly: ignore[bad-override]
+    def backward(ctx, grad):
         return mean_part(grad), None
 
 
@@ -106,7 +105,7 @@ class Whole(nn.Module):
 
 @taught(check_start)
 def keep_parts(module):
-    """Leave here this rank's part of each parameter; a layer that reads one gathers it."""
+    """Leave this rank its part of each parameter; a layer that reads one gathers it."""
     rank, k = dist.get_rank(), dist.get_world_size()
     places = [(m, name, p) for m in module.modules() for name, p in
               m.named_parameters(recurse=False, remove_duplicate=False)]
