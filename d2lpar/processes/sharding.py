@@ -88,8 +88,8 @@ class Gather(Function):
         return gather_parts(part, shape)
 
     @staticmethod
-    def backward(ctx, grad):
-        return mean_part(grad), None
+    def backward(ctx, *grads):
+        return mean_part(*grads), None
 
 
 class Whole(nn.Module):
