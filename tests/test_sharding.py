@@ -32,7 +32,7 @@ from d2lpar.processes.sharding import (
     parts_to_step,
     reduce_gradient,
 )
-from d2lpar.processes.traffic import Traffic
+from d2lpar.processes.traffic import Traffic, record_rank
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(180)]
 
@@ -250,6 +250,15 @@ def test_the_halves_together_are_the_mean_and_each_part_is_there_once(group_of, 
     assert all(torch.equal(x, right) for x in wholes)
     assert [len(part) for part in parts] == [-(-n // 3)] * 3
     assert torch.equal(torch.cat(parts)[:n], right) and not torch.cat(parts)[n:].any()
+
+
+def scatter(rank):
+    X = torch.ones(4, device=rank_device())
+    return [span.what for span in record_rank(rank, lambda: mean_part(X))]
+
+
+def test_gloo_makes_the_reduce_scatter_of_an_allreduce(group_of):
+    assert group_of(2).run(scatter) == [["all_reduce"]] * 2
 
 
 # What is held, and what is sent
