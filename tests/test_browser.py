@@ -404,7 +404,7 @@ def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page:
     ("hangs", "16_several_machines", "It hangs"),
     ("My training hangs!", "16_several_machines", "It hangs"),  # no section has all the words
     ("speedup", "glossary", "speed-up"),
-    ("out of memory", "replica_memory", "What a replica costs in memory"),  # a pair with a word that says nothing alone
+    ("out of memory", "21_sharding", "Out of memory: who needs what, and when?"),  # a pair with a word that says nothing alone
     ("Address already in use", "it_hangs", "Address already in use, EADDRINUSE"),
     ("watchdog", "it_hangs", "What does the watchdog’s limit count?"), ("P2P", "it_hangs", "The first sum hangs on GPUs: P2P"),
     ("my ddp is wrong", "17_is_my_script_right", "Is my script right?"),

@@ -23,6 +23,7 @@ from d2lpar.processes import RankGroup, diagnosis
 from d2lpar.processes.diagnosis import diagnose
 from d2lpar.processes.recording import record_training
 from d2lpar.processes.rules import RULES, Diagnosis, compare
+from d2lpar.processes.sharding import keep_parts
 
 SHARED = nn.Linear(6, 4)
 
@@ -205,9 +206,10 @@ def test_what_a_file_does_wrong_is_said_with_its_own_lines_alone(text, words, tm
     assert "d2lpar/" not in told.value.code and "__main__" not in told.value.code
 
 
-def test_parameters_that_are_cut_over_ranks_are_refused(ranks):
+@pytest.mark.parametrize("cut", [fully_shard, keep_parts])
+def test_parameters_that_are_cut_over_ranks_are_refused(ranks, cut):
     def sharded(net, batches):
-        fully_shard(net)
+        cut(net)
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for X, y in batches:
             F.cross_entropy(net(X), y).backward()

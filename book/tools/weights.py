@@ -35,6 +35,7 @@ LIMITS = {  # at most so many words and cells on the path; chapters that are not
     "17_is_my_script_right": (1300, 26),
     "19_where_time_goes": (1400, 26),
     "20_three_ways": (1400, 26),
+    "21_sharding": (1600, 30),
 }
 CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise
 

@@ -18,7 +18,11 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from d2lpar.processes.sharding import Whole
+
 Values = dict[str, Tensor]
+SHARDED = ("this training cuts its parameters over the ranks, as fully_shard does: diagnose compares replicas, which "
+           "are whole on each rank")
 
 
 class Step(NamedTuple):
@@ -97,6 +101,8 @@ def record_training(train: Callable, net: nn.Module, batches: Sequence[tuple[Ten
         return scaled
 
     def look(optimizer: Any) -> Step:
+        if any(isinstance(m, Whole) for m in net.modules()):
+            raise ValueError(SHARDED)
         now = dict(net.named_parameters())
         return Step(
             _copies(now.items()), _copies((name, p.grad) for name, p in now.items()),
@@ -156,8 +162,7 @@ def record_training(train: Callable, net: nn.Module, batches: Sequence[tuple[Ten
 def _copy(x: Tensor) -> Tensor:
     """In float64, and a complex number as two."""
     if hasattr(x, "device_mesh"):  # a DTensor
-        raise ValueError("this training cuts its parameters over the ranks, as fully_shard does: diagnose compares "
-                         "replicas, which are whole on each rank")
+        raise ValueError(SHARDED)
     x = x.detach().cpu().to_dense()
     return (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).to(torch.float64, copy=True)
 

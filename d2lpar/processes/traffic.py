@@ -29,19 +29,25 @@ class Traffic(TorchDispatchMode):
 
     `counts` is by name, such as "allreduce", and `total_bytes` adds up the tensors that each was given first, which for
     many is the output: of an all_gather all parts, of a reduce_scatter the own one. Messages to one rank, by send and
-    recv, are counted as well; functional collectives are not seen.
+    recv, are counted as well; functional collectives are not seen. `bytes_by_name` has them apart.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()
-        self.total_bytes = 0
+        self.bytes_by_name: Counter[str] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.namespace == "c10d":
-            self.counts[func.overloadpacket.__name__.strip("_")] += 1
-            self.total_bytes += sum(x.nbytes for x in pytree.tree_leaves(args[0]) if isinstance(x, Tensor))
+            name = func.overloadpacket.__name__.strip("_")
+            self.counts[name] += 1
+            self.bytes_by_name[name] += sum(x.nbytes for x in pytree.tree_leaves(args[0]) if isinstance(x, Tensor))
         return func(*args, **kwargs or {})
+
+    @property
+    def total_bytes(self) -> int:
+        """What all collectives were given first, together."""
+        return self.bytes_by_name.total()
 
 
 def record_rank(rank: int, step: Callable[[], object]) -> list[Span]:

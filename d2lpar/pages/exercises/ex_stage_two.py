@@ -1,0 +1,47 @@
+"""The check of the exercise `ex-stage-two`."""
+
+import torch
+from torch import nn
+
+
+class Micro:
+    """The loss of one micro-batch, which notes what whole gradients there are when its backward begins."""
+
+    def __init__(self, params, seed, held):
+        self.params, self.seed, self.held = params, seed, held
+
+    def backward(self):
+        self.held.append(sum(p.grad is not None for p in self.params))
+        generator = torch.Generator().manual_seed(self.seed)
+        sum((torch.randn(p.shape, generator=generator) * p).sum() for p in self.params).backward()
+
+
+def check(gather_gradients):
+    """What is not right yet of the answer, in words, or "Right."."""
+    for num_micro in (1, 2, 5):
+        params, calls, held = [nn.Parameter(torch.zeros(n)) for n in (4, 6, 2)], [], []
+        parts = [nn.Parameter(p.detach()[:p.numel() // 2].clone()) for p in params]
+
+        def reduce(p, part):
+            calls.append([p is q for q in params].index(True))
+            if p.grad is None:
+                raise ValueError("reduce was called for a parameter that has no gradient")
+            mine = p.grad[:p.numel() // 2].clone()
+            part.grad = mine if part.grad is None else part.grad + mine
+            p.grad = None
+
+        gather_gradients([Micro(params, seed, held) for seed in range(num_micro)], params, parts, reduce)
+        case = f"Not yet: {num_micro} micro-batches:"
+        if len(held) != num_micro:
+            return f"{case} there were {len(held)} backward passes."
+        if any(held):
+            return f"{case} a backward pass begins, and {max(held)} whole gradients are there."
+        if any(p.grad is not None for p in params):
+            return f"{case} at the end a whole gradient is still there."
+        alone = [nn.Parameter(torch.zeros_like(p)) for p in params]
+        for seed in range(num_micro):
+            Micro(alone, seed, []).backward()
+        for i, (p, part) in enumerate(zip(alone, parts)):
+            if part.grad is None or not torch.allclose(part.grad, p.grad[:p.numel() // 2]):
+                return f"{case} part {i} does not have the gradient of all of them."
+    return "Right."

@@ -1,0 +1,116 @@
+"""Sharding: of the optimizer's numbers, of the gradients and of the parameters each rank keeps a part.
+
+It is data parallelism all the same: each rank computes with the whole network, on its own examples, and the gradient is
+the mean over the ranks, as in DDP. Each tensor is cut by itself, in a row, into as many equal parts as there are ranks;
+zeros fill up the last. The ranks begin with the same network, and their losses use the same parameters in the same
+order: a rank that leaves one out lets the others wait. The optimizer must treat each number by itself, as SGD and Adam
+do; what looks at a whole tensor or at all gradients, as clipping does, sees a part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from d2lpar.base.door import taught
+from d2lpar.processes.ddp import check_replicas, gradient_of, trained_params
+
+
+def check_start(module: nn.Module) -> None:
+    """Raise ValueError, on all ranks, unless they have the same network, of whole tensors, with the same numbers."""
+    check_replicas(module)
+    digest = hashlib.sha256()
+    for p in module.parameters():
+        digest.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    own = digest.hexdigest(), any(isinstance(m, Whole) for m in module.modules())
+    every: list = [None] * dist.get_world_size()
+    dist.all_gather_object(every, own)
+    if any(cut for _, cut in every):
+        raise ValueError("a part of this network is cut already: cut the network once, as it was made")
+    for rank, (theirs, _) in enumerate(every):
+        if theirs != every[0][0]:
+            raise ValueError(f"ranks 0 and {rank} begin with different numbers: call broadcast_start(module) before")
+
+
+@taught()
+def padded(x):
+    """A copy of x in a row, with zeros behind until the ranks divide its length."""
+    return F.pad(x.detach().flatten(), (0, -x.numel() % dist.get_world_size()))
+
+
+@taught()
+def mean_part(x):
+    """Reduce-scatter: this rank's part of the mean of all ranks' x."""
+    flat, k = padded(x), dist.get_world_size()
+    part = flat.new_empty(len(flat) // k)
+    dist.reduce_scatter_tensor(part, flat)
+    return part.div_(k)
+
+
+@taught()
+def gather_parts(part, shape):
+    """All-gather: the tensor of this shape, made of every rank's part."""
+    flat = part.new_empty(dist.get_world_size() * len(part))
+    dist.all_gather_into_tensor(flat, part)
+    return flat[:shape.numel()].view(shape)
+
+
+@taught(check_start)
+def parts_to_step(module):
+    """For an optimizer: this rank's part of each trained parameter, as a view of it."""
+    parts = []
+    for p in trained_params(module):
+        flat = padded(p)
+        p.data = flat[:p.numel()].view_as(p)
+        parts.append(nn.Parameter(flat.chunk(dist.get_world_size())[dist.get_rank()]))
+    return parts
+
+
+@taught()
+def reduce_gradient(p, part):
+    """Add this rank's part of the mean gradient to part.grad, and let p.grad go."""
+    mean = mean_part(gradient_of(p))
+    part.grad = mean if part.grad is None else part.grad + mean
+    p.grad = None
+
+
+class Gather(Function):
+    """All-gather; in backward the gradient is reduce-scattered."""
+
+    @staticmethod
+    def forward(ctx, part, shape):
+        return gather_parts(part, shape)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return mean_part(*grads), None
+
+
+class Whole(nn.Module):
+    """What a layer finds when it asks for a parameter of which a part is here."""
+
+    def __init__(self, shape: torch.Size) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, part: Tensor) -> Tensor:
+        return Gather.apply(part, self.shape)
+
+
+@taught(check_start)
+def keep_parts(module):
+    """Leave this rank its part of each parameter; a layer that reads one gathers it."""
+    rank, k = dist.get_rank(), dist.get_world_size()
+    places = [(m, name, p) for m in module.modules() for name, p in
+              m.named_parameters(recurse=False, remove_duplicate=False)]
+    shapes = {p: p.shape for p in module.parameters()}  # a tied one once
+    for p in shapes:
+        p.data = padded(p).chunk(k)[rank].clone()
+    for m, name, p in places:
+        parametrize.register_parametrization(m, name, Whole(shapes[p]), unsafe=True)

@@ -1,0 +1,5 @@
+"""Does nothing, and the loss stays where it is."""
+
+
+def step(params, grads, lr):
+    return None

@@ -1,0 +1,3 @@
+"""Nothing is divided."""
+
+gigabytes = 4 * 1.5 * 3
