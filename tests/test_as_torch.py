@@ -4,7 +4,6 @@ The oracle is PyTorch's own code on CPU "devices" (helpers/torch_on_cpu.py). The
 in notebooks/appendix/ours_and_pytorch.ipynb: whoever changes one changes the other.
 """
 
-import importlib
 import itertools
 import sys
 import threading
@@ -236,6 +235,10 @@ SAME = {  # name: make, inputs, keywords, oracles
     "the chapter's ResNet": (lambda: known(resnet18(10, width=4).double()).eval(), [rand(7, 1, 16, 16)], {}, BOTH),
     "attention, whose weights are None": (Attention, [rand(6, 3, 4).requires_grad_()], {}, BOTH),
     "None within a dict": (of(lambda m, x: {"a": (x * m.w, None)}), [X], {}, BOTH),
+    "an empty batch": (mlp, [rand(0, 6)], {}, BOTH),
+    "a number for each replica": (of(lambda m, x: (x * m.w).mean()), [LEAF], {}, TORCH),
+    "a sparse gradient": (lambda: known(nn.Embedding(9, 3, sparse=True, dtype=torch.float64)), [torch.tensor([1, 2, 2, 8, 1, 1, 0])], {}, BOTH),
+    "an output outside the loss": (of(lambda m, x: (x * m.a, (x * m.b).detach()), a=rand(6), b=rand(6)), [X], {}, ("plain",)),
     "nothing at all": (of(lambda m, x: ()), [X], {}, TORCH),
     "several types and sizes": (of(several), [LEAF], {}, TORCH),
     "as many as are above zero": (of(lambda m, x: (x * m.w)[x[:, 0] > 0]), [LEAF], {}, BOTH),
@@ -259,7 +262,7 @@ SAME = {  # name: make, inputs, keywords, oracles
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated")
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated", "ignore:.*all input tensors were scalars")
 @pytest.mark.parametrize("k", [2, 3, 4])
 @pytest.mark.parametrize("what, against", [(what, against) for what, row in SAME.items() for against in row[-1]])
 def test_the_same(what, against, k):
@@ -374,20 +377,6 @@ def test_what_a_replica_does_to_itself_is_lost():
     assert same(result["buffers"], list(Doing().buffers()))
 
 
-@both
-def test_a_reassigned_buffer_is_lost_also_when_the_call_fails(wrap):
-    def fn(m, h):
-        m.seen = m.seen + 1
-        if h.shape[0] == 1:
-            raise KeyError("failed")
-        return h
-
-    net = Doing(fn)
-    before, place = state(net), net.seen
-    check_error(KeyError, "failed", lambda: wrap(net, 2)(rand(3, 6)))
-    assert same(state(net), before) and net.seen is place
-
-
 def test_a_buffer_changed_in_place_is_replica_0s():
     def fn(m, h):
         m.seen += h.detach()[:, :2].sum(0)
@@ -396,16 +385,6 @@ def test_a_buffer_changed_in_place_is_replica_0s():
 
     result = check_as_torch(lambda: Doing(fn), rand(7, 6))
     assert not same(result["buffers"], list(Doing().buffers()))
-
-
-def test_a_sparse_gradient():
-    found = []
-    for wrap in (ours, theirs):
-        net = known(nn.Embedding(9, 3, sparse=True, dtype=torch.float64))
-        weighted(wrap(net, 3)(torch.tensor([1, 2, 2, 8, 1, 1, 0]))).backward()
-        assert net.weight.grad.is_sparse
-        found.append(net.weight.grad.to_dense())
-    assert_close(*found)
 
 
 def test_a_wrapper_as_part_of_a_larger_module():
@@ -421,17 +400,6 @@ def test_a_wrapper_as_part_of_a_larger_module():
     assert_close(*found)
 
 
-@both
-def test_train_and_eval(wrap):
-    modes, net = [], Doing(lambda m, h: modes.append((m.training, m.last.training)) or h)
-    parallel = wrap(net, 2)
-    parallel.eval()(rand(4, 6))
-    parallel.train()(rand(4, 6))
-    net.last.eval()
-    parallel(rand(4, 6))
-    assert modes == [(False, False)] * 2 + [(True, True)] * 2 + [(True, False)] * 2
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode):
     modes = []
@@ -439,14 +407,6 @@ def test_without_gradients(mode):
         out = check_as_torch(lambda: convnet().eval(), rand(7, 1, 6, 6))["outputs"]
         check_as_torch(lambda: Doing(lambda m, h: modes.append(h.requires_grad) or h), rand(7, 6))
     assert not out.requires_grad and modes == [False] * 6
-
-
-def test_autocast_is_on_in_every_replica():
-    def run():
-        with torch.autocast("cpu", torch.bfloat16):
-            return check_as_torch(lambda: mlp(torch.float32), rand(7, 6, dtype=torch.float32), bound=2**-7)
-
-    assert run()["outputs"].dtype is torch.bfloat16
 
 
 @both
@@ -462,15 +422,6 @@ def test_a_large_attribute_is_shared_and_nobody_goes_through_it(wrap):
         sys.setprofile(None)
     assert len(seen) == 4 and all(entries is net.entries for entries in seen)
     assert 100 < next(calls) < 20_000  # of functions
-
-
-def test_complex_numbers():
-    found = []
-    for wrap in (ours, theirs):
-        net, X = Apply(lambda m, x: x * m.w, w=rand(6) + 1j * rand(6, seed=1)), (rand(7, 6) * (1 + 2j)).requires_grad_()
-        (wrap(net, 3)(X) * (2 - 1j)).abs().sum().backward()
-        found.append([torch.view_as_real(x) for x in (net.w.grad, X.grad)])
-    assert_close(*found)
 
 
 @both
@@ -497,22 +448,6 @@ def test_hooks_on_a_parameter_and_retained_gradients(wrap):
     weighted(out).backward()
     assert same(seen, [net[0].weight.grad]) and h.grad.norm() > 0
     assert torch.equal(out.grad, rand(7, 3, seed=50))
-
-
-def test_a_dict_on_the_module_is_one_for_all_replicas_and_they_overwrite_each_other():
-    answers = []
-    for wrap in (ours, theirs):
-        all_here = threading.Barrier(3)
-
-        def fn(m, x):
-            m.features["x"] = x
-            all_here.wait(20)
-            return m.features["x"]
-
-        net = Apply(fn)
-        net.features = {}
-        answers.append(wrap(net, 3)(torch.arange(3.0)).unique().numel())
-    assert answers == [1, 1]  # whose, depends on the threads
 
 
 # Different, each seen on both sides
@@ -587,14 +522,6 @@ def test_an_input_of_one_number_goes_to_all_and_torch_cannot_cut_it():
     weighted(ours(net, 3)(rand(6, 6), scale)).backward()
     assert_close(scale.grad, (rand(6, 6) * rand(6) * rand(6, 6, seed=50)).sum())
     check_error(RuntimeError, "chunk expects at least a 1-dim", lambda: theirs(net, 3)(rand(6, 6), scale))
-
-
-def test_one_number_that_is_asked_for_a_gradient_in_the_forward_pass_mixes_nothing_up():
-    scale = torch.tensor(2.0, dtype=torch.float64)
-    net = Apply(lambda m, x, scale: x * scale.requires_grad_() * m.w, w=rand(1))
-    weighted(ours(net, 3)(rand(6, 6), scale)).backward()
-    assert_close(net.w.grad, (2 * rand(6, 6) * rand(6, 6, seed=50)).sum()[None])
-    assert not scale.requires_grad and scale.grad is None
 
 
 def test_a_forward_pass_that_thaws_one_parameter_and_freezes_another_mixes_nothing_up():
@@ -846,16 +773,6 @@ def test_single_numbers_are_a_vector_along_any_dimension_and_torch_joins_them_al
 
 
 # The oracle itself
-
-
-def test_the_oracle_leaves_nothing_behind():
-    parts = [importlib.import_module(f"torch.nn.parallel.{name}") for name in
-             ("data_parallel", "replicate", "scatter_gather", "parallel_apply", "_functions", "comm")]
-    before = [dict(vars(part)) for part in parts]
-    with pytest.raises(KeyError), torch_on_cpu():
-        assert [dict(vars(part)) for part in parts] != before
-        raise KeyError
-    assert [dict(vars(part)) for part in parts] == before
 
 
 @pytest.mark.gpu(2)  # one GPU alone runs the module itself
