@@ -11,7 +11,6 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -60,12 +59,6 @@ def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
         "[cuda:0, cpu]: cuda:0 (Model 0), 1 virtual device on Some CPU, 1 of 8 cores")
 
 
-def test_the_cpu_has_a_name_on_every_system(monkeypatch):
-    assert devices.cpu_name.__wrapped__()
-    monkeypatch.setattr(devices, "Path", lambda path: Path(f"/absent{path}"))
-    assert devices.cpu_name.__wrapped__()
-
-
 # Calls and results
 
 
@@ -97,24 +90,6 @@ def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
 
 
 # Failure
-
-
-def test_a_thread_that_cannot_start_leaves_nothing_behind_and_the_next_call_works(monkeypatch):
-    started = []
-
-    class Refused(threading.Thread):
-        def start(self):
-            if self.name == "device-12":
-                raise RuntimeError("can't start new thread")
-            super().start()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading, "Thread", Refused)
-        patch.setattr(devices, "_calls", {})  # no thread has started yet, whatever other tests have asked for
-        with pytest.raises(RuntimeError, match="can't start"):
-            run_on_devices(started.append, range(14))
-    assert started == [], "no rank had begun"
-    assert run_on_devices(abs, range(14)) == list(range(14))
 
 
 def test_an_error_names_its_rank_and_comes_after_the_other_ranks_have_finished():
