@@ -263,16 +263,6 @@ def test_ranks_without_a_gpu_of_their_own_beside_ranks_with_one_are_refused(modu
         module.main()
 
 
-@pytest.mark.parametrize("rank", "01")
-def test_rank_0_stays_a_second_after_a_mistake_for_others_who_read_from_its_store(module, monkeypatch, rank):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr(module.dist, "rendezvous", lambda url: iter([(module.dist.HashStore(), int(rank), 2)]))
-    sys.argv += ["--batch-size", "25"]
-    with pytest.raises(SystemExit, match="no equal shards"):
-        module.main()
-    assert module.kept["sleep"] == [((rank == "0",), {})]
-
-
 def test_fetching_needs_no_torchrun_and_trains_nothing(module, monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(module, "FashionMNIST", lambda *args, download: asked.append((*args, download)) or FakeFiles)
