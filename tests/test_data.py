@@ -12,8 +12,6 @@ import http.server
 import os
 import re
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 from collections import Counter
@@ -31,7 +29,6 @@ from d2lpar.data import download, official_files, standin
 from d2lpar.data.batches import Batches
 from d2lpar.data.download import download_fashion_mnist
 from d2lpar.data.official_files import DataError
-from helpers.waiting import until
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
@@ -473,9 +470,10 @@ def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_pat
     assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path} already\n"
 
 
-def test_a_broken_file_is_named_and_replaced_by_the_download(mirror, tmp_path, capsys):
+def test_a_broken_file_is_named_and_replaced_and_what_a_killed_download_left_goes(mirror, tmp_path, capsys):
     raw = write(tmp_path, small_files())
     (raw / TEST_LABELS).write_bytes(b"")
+    (tmp_path / f"{download._PART}killed").mkdir()
     download_fashion_mnist(tmp_path)
     assert {path.name: path.read_bytes() for path in raw.iterdir()} == small_files()
     assert os.listdir(tmp_path) == ["FashionMNIST"]
@@ -545,31 +543,6 @@ def test_the_download_goes_where_the_data_is_looked_for(mirror, tmp_path, monkey
     assert download_fashion_mnist() == tmp_path / "project"
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
     assert download_fashion_mnist() == tmp_path / "named" == official_files.find_data()
-
-
-@pytest.mark.slow
-def test_what_a_killed_download_left_goes_with_the_next_but_not_what_a_running_one_needs(mirror, tmp_path, monkeypatch):
-    kill = """
-import sys
-from torchvision.datasets import utils
-from d2lpar.data import download
-utils._urlretrieve = lambda url, filename: (open(filename, "wb").write(b"half"), print("begun", flush=True), sys.stdin.read())
-utils._get_redirect_url = lambda url, **options: url
-download.download_fashion_mnist(sys.argv[1])
-"""
-    with subprocess.Popen([sys.executable, "-c", kill, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
-        assert first.stdout.readline() == b"begun\n"
-        [part] = tmp_path.iterdir()
-        second, said = threading.Thread(target=download_fashion_mnist, args=(tmp_path,)), []
-        monkeypatch.setattr(download, "print", lambda line, **options: said.append(line), raising=False)
-        second.start()
-        until(lambda: said == [f"Another download into {tmp_path} is running; waiting for it."])
-        second.join(0.2)
-        assert second.is_alive() and list(tmp_path.iterdir()) == [part]
-        first.kill()
-    second.join(60)
-    assert os.listdir(tmp_path) == ["FashionMNIST"]
-    assert said[1:] == [f"Fashion-MNIST is in {tmp_path}"]
 
 
 def test_of_four_downloads_at_once_one_downloads(mirror, tmp_path, monkeypatch):
