@@ -168,38 +168,6 @@ def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
         assert hear() == "called in device 1's own thread: would wait forever"
 
 
-def say_once_it_waits(say):
-    time.sleep(0.3)  # a signal just before the caller begins to wait is only seen when that ends, and here it does not
-    say("working")
-
-
-@forks
-def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
-    def child(say):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        started, working = threading.Barrier(2, lambda: say_once_it_waits(say)), []
-
-        def work(rank):
-            working.append(rank)
-            started.wait()
-            until(lambda: signal.getsignal(signal.SIGINT).count == 1, WAIT_S)
-            time.sleep(0.1)
-            working.remove(rank)
-
-        try:
-            run_on_devices(work, range(2))
-        except KeyboardInterrupt:
-            left = list(working)
-            with ThreadPoolExecutor(1) as new:
-                limited = new.submit(torch.get_num_threads).result() != torch.get_num_threads()
-            say(f"left at work: {left}, new threads limited: {limited}, next call: {run_on_devices(abs, [-1, -2])}")
-
-    with forked(child) as (process, hear):
-        assert hear() == "working"
-        os.kill(process, signal.SIGINT)
-        assert hear() == "left at work: [], new threads limited: False, next call: [1, 2]"
-
-
 # Meetings of the ranks of one call
 
 
