@@ -450,6 +450,22 @@ def test_hooks_on_a_parameter_and_retained_gradients(wrap):
     assert torch.equal(out.grad, rand(7, 3, seed=50))
 
 
+def test_a_dict_on_the_module_is_one_for_all_replicas_and_they_overwrite_each_other():
+    answers = []
+    for wrap in (ours, theirs):
+        all_here = threading.Barrier(3)
+
+        def fn(m, x):
+            m.features["x"] = x
+            all_here.wait(20)
+            return m.features["x"]
+
+        net = Apply(fn)
+        net.features = {}
+        answers.append(wrap(net, 3)(torch.arange(3.0)).unique().numel())
+    assert answers == [1, 1]  # whose, depends on the threads
+
+
 # Different, each seen on both sides
 
 
