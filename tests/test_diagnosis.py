@@ -55,22 +55,6 @@ def test_each_rule_is_met_by_a_training():
     assert [rule.name for rule in RULES if rule.name not in met] == []
 
 
-def test_where_and_how_much_is_told(ranks):
-    k = ranks.world_size
-    for name, fault, words in [
-            ("NaN on one rank", "NaN", "the backward pass of rank 1"), ("a layer unfrozen after wrapping", "not exchanged", "0.weight, 0.bias"),
-            ("a layer replaced after wrapping", "different start", "2.weight, 2.bias"), ("buffers not broadcast", "different buffers", "1.running_mean"),
-            ("summed", "summed", f"({k} times one worker's)"), ("mean loss * world_size", "loss times the ranks", f"({k} times one worker's)"),
-            ("divided by 8", "divided by a fixed number", f"(by 8 on {k} ranks)"), ("no_sync around the last", "no_sync around the last", "pass 2 of 2"),
-            ("reduce, not all_reduce", "only some ranks have the sum", "on rank 0"), ("broadcast, not all_reduce", "one rank's gradient", "that of rank 0"),
-            ("a minibatch skipped by own loss", "skipped by some", "none on rank 1"), ("penalty on each rank, then summed", "added on each rank", f"{0.01 * (k - 1):.3g} times"),
-            ("the shard is cut again", "sharded twice", "examples of the minibatch"), ("own rates", "different rates", "0.1 on rank 0 and 0.2 on rank 1")]:
-        assert words in of(name, ranks).faults[fault], name
-    assert f"{k} times" in of("rate times the ranks", ranks).notes["another rate"]
-    assert "ValueError: unequal" in of("refuses unequal shards", ranks).notes["unequal shards"]
-    assert "another gradient" in of("values clipped after the average", ranks).notes["unequal shards"]
-
-
 @pytest.mark.slow
 def test_a_hang_after_the_first_step_is_told_with_its_lines_beside_what_the_first_step_showed():
     with RankGroup(2) as group:
