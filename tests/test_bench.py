@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from d2lpar.data.batches import Batches
-from d2lpar.one_step.models import resnet18
 from d2lpar.pages.bench import cases, run, single
 from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
 from d2lpar.pages.bench.report import GROUPS, Report, Row, finding, from_json, ratio_row, table, to_json
@@ -122,35 +121,6 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, nam
     makers = lenet_cases(0, 2)
     for name in names:
         with pytest.raises(WrongResult, match=f"after a step of LeNet by {name}, replica .* away from what it should be"):
-            makers[name]()
-
-
-@pytest.fixture
-def resnet_cases(monkeypatch):
-    monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
-    resnet_step = cases.resnet_step
-    monkeypatch.setattr(cases, "ddp_step", lambda net, X, y, rank, k: resnet_step(X, y, k))  # no group here
-    monkeypatch.setattr(cases, "resnet_own_step", lambda name, X, y, rank, k: resnet_step(X, y, k))
-    return cases.resnet_cases
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken, k, names", [("ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
-                                              ("resnet_own_step", None, ["own buckets", "tensor by tensor"]),
-                                              ("resnet_step", 1, ["1 device", "1 device, all cores"]),
-                                              ("resnet_step", 2, ["k devices"])])
-def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, names, resnet_cases, monkeypatch):
-    right = getattr(cases, broken)
-
-    def twice_where_broken(*args):
-        step, replicas = right(*args)
-        return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
-
-    monkeypatch.setattr(cases, broken, twice_where_broken)
-    makers = resnet_cases(0, 2, 4)
-    makers["processes"]()  # what others are held against
-    for name in names:
-        with pytest.raises(WrongResult, match=f"after a step of ResNet-18 by {name}, replica .* away from what it should be"):
             makers[name]()
 
 
