@@ -291,16 +291,6 @@ def test_one_device_keeps_its_bits_and_sends_nothing(algorithm, layout):
         assert (meter.messages, meter.num_rounds) == ([], 0)
 
 
-@pytest.mark.parametrize("view", [torch.Tensor.conj, lambda x: x.conj().imag], ids=["conjugated", "negated"])
-def test_blocks_of_views_that_are_conjugated_or_negated_when_they_are_read(view):
-    data = [torch.arange(20) * (1 + 2j) * rank for rank in range(3)]
-    expected = sum(view(x).clone() for x in data)
-    mixed = [view(data[0]), view(data[1]), view(data[2]).clone()]  # the last one is an ordinary tensor
-    with small_blocks():
-        allreduce_blocks(mixed)
-    assert all(torch.equal(x, expected) for x in mixed)
-
-
 @pytest.mark.parametrize("rank", range(3))
 def test_autograd_notices_that_blocks_have_overwritten_what_it_needs_on_any_rank(rank):
     w, data = torch.ones(3, requires_grad=True), [torch.ones(3) for _ in range(3)]
