@@ -366,18 +366,6 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     page.wait_for_function("CSS.highlights.get('searched').size > 1")
 
 
-def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page: Page, site: Path) -> None:
-    for query, wanted in (("rings", "Fewer bytes: a ring"), ("RING", "Fewer bytes: a ring"), ("allreduce_ring", "sums.collectives.allreduce_ring"),
-                          ("d2lpar.DataParallel", "one_step.data_parallel.DataParallel"), ("“ring allreduce”?", "Fewer bytes: a ring")):
-        page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
-        assert wanted in page.locator("#search-results li a").all_inner_texts(), query
-    page.goto((site / "search.html").as_uri() + "?q=raining")
-    assert page.locator("#search-results li").count() == 0
-    assert page.get_by_role("status").inner_text().startswith("Nothing found for “raining”")
-    page.get_by_role("status").get_by_role("link", name="glossary").click()
-    page.wait_for_url("**/book/glossary.html")
-
-
 @pytest.mark.parametrize("query, page_of, title", [
     ("why is my accuracy lower on two GPUs", "last_minibatch_in_five_minutes", "The last minibatch, in five minutes"),
     ("no_sync", "13_processes_and_ddp", "no_sync: accumulate first, send once"),
@@ -448,18 +436,6 @@ def test_the_tab_key_stops_at_no_formula_and_shows_every_place_where_it_stops(pa
     assert stops > 30
 
 
-def test_every_icon_is_drawn_by_a_font_that_is_there(page: Page, site: Path, chapters: list[Path]) -> None:
-    visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
-    page.get_by_role("button", name="Download this page").click()
-    page.evaluate("document.fonts.ready")
-    bare = page.evaluate("""() => [...document.querySelectorAll('i[class*="fa"]')].filter(e => e.offsetParent && (
-      getComputedStyle(e, '::before').content === 'none' || e.getBoundingClientRect().width < 5
-      || !document.fonts.check(`${getComputedStyle(e).fontWeight} 16px ${getComputedStyle(e).fontFamily}`)
-    )).map(e => e.className)""")
-    assert bare == []
-    assert page.evaluate("[...document.fonts].filter(f => /Awesome/.test(f.family) && f.status === 'loaded').length") == 2
-
-
 def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser, site: Path) -> None:
     page = browser.new_page(color_scheme="dark")
     visit(page, site / "notebooks" / "09_four_thousand_devices.html")
@@ -476,18 +452,3 @@ def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser,
 
 
 # What can scroll: how far, whether an edge is faded, and how it begins.
-
-
-def test_on_a_phone_the_words_of_figures_have_eight_pixels_and_captions_stay(page: Page, site: Path) -> None:
-    show(page, 390, "light")
-    for name in ("notebooks/02_data_parallelism_from_scratch", "book/index"):
-        visit(page, site / f"{name}.html")
-        figures = page.locator(".bd-article figure").all()
-        assert figures
-        for figure in figures:
-            shown = figure.locator("img").evaluate("e => e.getBoundingClientRect().width / e.naturalWidth")
-            assert shown > 0.79  # of 8 points, which are 10.7 pixels
-            figure.evaluate("e => e.scrollTo(1000, 0)")
-            assert figure.evaluate("e => e.scrollLeft") > 50
-            box = figure.locator("figcaption p").bounding_box()
-            assert box and box["x"] > 0 and box["x"] + box["width"] < 390
