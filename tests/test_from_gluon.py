@@ -97,18 +97,6 @@ def test_every_block_is_either_run_or_marked_as_not_run(page: str, runnable: lis
 # what the page claims in prose
 
 
-@pytest.mark.parametrize("layer", [nn.Linear(800, 128), nn.Conv2d(20, 50, 5)])
-def test_a_pytorch_layer_draws_its_biases_too(layer: nn.Module) -> None:
-    inputs = layer.weight[0].numel()
-    assert 0 < layer.bias.abs().max() <= inputs**-0.5
-
-
-def test_the_installed_d2l_is_the_one_of_which_the_page_speaks(page: str) -> None:
-    import d2l
-
-    assert f"`d2l` {d2l.__version__}, which this book uses" in page
-
-
 def test_scatter_and_data_parallel_are_as_described_without_a_gpu(page: str) -> None:
     if torch.cuda.is_available():
         pytest.skip("speaks of machines without a GPU")
