@@ -118,25 +118,8 @@ def test_notebooks_that_came_went_or_stayed_are_named(book, shown):
         "notebooks/01_a.ipynb: as in HEAD"]
 
 
-def test_another_revision_can_be_named(book, shown):
-    shown(change_prose)
-    commit(book)
-    assert shown(lambda notebook: None) == "notebooks/01_a.ipynb: as in HEAD\n"
-    assert "+  A better one.\n" in shown(lambda notebook: None, "HEAD~1")
-
-
 @pytest.mark.parametrize("revision", ["nothing~3", "--help", ""])
 def test_an_unknown_revision_is_named_in_one_line(book, revision):
     with pytest.raises(SystemExit, match=f"git knows no revision '{revision}'. Name a commit") as stop:
         diff_notebooks.main(revision)
     assert "\n" not in stop.value.code
-
-
-def test_where_there_is_no_git_checkout_it_says_so(book, monkeypatch):
-    monkeypatch.setenv("GIT_DIR", str(book / "no-repository"))
-    with pytest.raises(SystemExit, match="no git checkout"):
-        diff_notebooks.main()
-    monkeypatch.undo()
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(SystemExit, match="there is no git"):
-        diff_notebooks.main()
