@@ -337,16 +337,12 @@ def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(real, what):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_file_is_named(real, name):
+@pytest.mark.parametrize("instead, words", [(None, "is missing. `make data` replaces it"), (Path.mkdir, "cannot be read: ")], ids=["missing", "a folder"])
+def test_a_file_that_is_missing_or_cannot_be_read_is_named(real, name, instead, words):
     (real / name).unlink()
-    with pytest.raises(DataError, match=f"{name} is missing. `make data` replaces it"):
-        load_data_fashion_mnist(4)
-
-
-def test_a_file_that_cannot_be_read_is_named(real):
-    (real / TEST_IMAGES).unlink()
-    (real / TEST_IMAGES).mkdir()
-    with pytest.raises(DataError, match=f"{TEST_IMAGES} cannot be read: "):
+    if instead:
+        instead(real / name)
+    with pytest.raises(DataError, match=f"{name} {words}"):
         load_data_fashion_mnist(4)
 
 
