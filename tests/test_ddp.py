@@ -7,11 +7,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.join import Join
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
 from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.processes import RankError, ddp, run_ranks
+from d2lpar.processes import RankError, RankGroup, ddp, run_ranks
 from d2lpar.processes.ddp import (
     OwnDDP,
     assign_buckets,
@@ -404,6 +406,24 @@ def test_outside_a_group_they_say_so(fn):
 
 
 # The library's
+
+
+def train_unevenly(rank, own_sum):
+    """Rank 0 has a minibatch more than rank 1, inside Join."""
+    net = DistributedDataParallel(nn.Linear(1, 1))
+    with Join([net]):
+        for _ in range(3 - rank):
+            if own_sum:
+                dist.all_reduce(torch.ones(1))
+            net(torch.ones(1, 1)).sum().backward()
+
+
+@pytest.mark.slow
+def test_inside_join_a_sum_of_ones_own_waits_for_ever():
+    with RankGroup(2) as group:
+        group.run(train_unevenly, False)
+        with pytest.raises(TimeoutError, match="all_reduce"):
+            group.run(train_unevenly, True, timeout_s=5)
 
 
 # Buckets
