@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import pytest
 
 VENV = Path(__file__).resolve().parent / ".venv"
 # what is costly and shared, and by the tests of which files
-TOGETHER = {"site": "browser pages repository site weights", "lab": "lab", "processes": "processes",
+TOGETHER = {"site": "browser pages site weights", "lab": "lab", "processes": "processes",
             "trainings": "train_ddp", "ranks": "batchnorm bench ddp diagnosis evaluation ranks sharding traffic"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
@@ -30,7 +27,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
     from helpers.ports import free_port
 
-    gc.disable()  # until all is loaded: what is loaded stays, and would be searched for garbage again and again
     LocalPortCache.find_available_port = lambda cache, ip: free_port()
     folder = VENV / "settings"
     if not os.access(VENV, os.W_OK):
@@ -48,17 +44,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    try:
-        return (yield)
-    finally:
-        gc.collect()
-        gc.freeze()
-        gc.enable()
-        atexit.register(gc.unfreeze)  # else what is loaded seems to be leaked
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,19 +4,16 @@ import json
 import math
 import re
 import socket
-from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from d2lpar.data.batches import Batches
-from d2lpar.one_step.models import resnet18
 from d2lpar.pages.bench import cases, run, single
 from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
-from d2lpar.pages.bench.report import GROUPS, Report, Row, blocks, finding, from_json, ratio_row, table, to_json
+from d2lpar.pages.bench.report import GROUPS, Report, Row, finding, from_json, ratio_row, table, to_json
 from d2lpar.processes import RankError
-from d2lpar.processes.traffic import Traffic
 from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
@@ -63,18 +60,6 @@ def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_h
     assert [row.ratio for row in rows] == ratios[:len(limits)]
 
 
-def test_where_the_ranks_have_no_gpu_each_all_is_timed_on_the_cpu(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert cases.devices_of(2) == [torch.device("cuda", 0)] * 2
-    monkeypatch.setattr(cases.dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(cases.dist, "get_backend", lambda: "gloo")
-    assert cases.devices_of(2) == [torch.device("cpu")] * 2
-    monkeypatch.setattr(run, "ALL_CORES", 8)
-    times = {name: [1.0, 1.0] for name in ("k devices", "1 device", "1 device, all cores", "processes", "own buckets", "tensor by tensor")}
-    assert [row.limit for row in run.step_rows("LeNet", 2, "gloo", times)] == [2, 0.25, None]
-    assert [row.limit for row in run.ddp_rows("a net", 2, "gloo", times)] == [2, None, None, 0.25, 2]
-
-
 @pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
 def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, limits, monkeypatch):
     monkeypatch.setattr(run, "ALL_CORES", 2)
@@ -84,43 +69,6 @@ def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, 
     assert [row.limit for row in rows] == limits
     assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
     assert all("a net, 2 processes" in row.what for row in rows[:-1]) and rows[-1].what == "DDP, a net, 2 processes"
-
-
-def test_the_cases_between_processes_take_turns_to_come_after_a_sleep():
-    order = []
-    names = ["processes", "1 device", "own buckets", "k devices", "tensor by tensor"]
-    times = cases.time_in_turns({name: lambda name=name: order.append(name) for name in names}, 4, 1, [], dict)
-    assert list(times) == names and {len(seconds) for seconds in times.values()} == {4}
-    rounds = [order[i:i + 5] for i in range(0, 25, 5)]
-    firsts = [names[0], names[0], names[2], names[4], names[0]]  # the first of them is the warm-up
-    assert [round_[0] for round_ in rounds] == firsts
-    assert all(round_[3:] == ["1 device", "k devices"] and set(round_) == set(names) for round_ in rounds)
-    order.clear()
-    cases.time_in_turns({name: lambda name=name: order.append(name) for name in ("plain loop", "processes")}, 2, 0, [], dict)
-    assert order == ["processes", "plain loop"] * 2
-
-
-def sent_in_a_step(rank):
-    makers = {"library": lambda *args: cases.ddp_step(cases._resnet(), *args),
-              **{name: partial(cases.resnet_own_step, name) for name in ("own buckets", "tensor by tensor")}}
-    found = {}
-    for name, make in makers.items():
-        torch.manual_seed(rank)
-        with pytest.MonkeyPatch.context() as here:  # in this rank's process
-            here.setattr(cases, "_resnet", lambda: resnet18(10, width=2))
-            step, _ = make(*cases._minibatch(4), rank, 2)
-        for _ in range(2):  # the library tells the ranks its new buckets after the first
-            step()
-        with Traffic() as traffic:
-            step()
-        found[name] = traffic.total_bytes
-    return found
-
-
-def test_what_is_compared_between_processes_sends_the_same_bytes(group_of):
-    for sent in group_of(2).run(sent_in_a_step, timeout_s=60):
-        size = sum(p.nbytes for p in resnet18(10, width=2).parameters())
-        assert sent == {"library": size, "own buckets": size, "tensor by tensor": size}
 
 
 # What is refused
@@ -176,58 +124,12 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, nam
             makers[name]()
 
 
-@pytest.fixture
-def resnet_cases(monkeypatch):
-    monkeypatch.setattr(cases, "_resnet", lambda: torch.manual_seed(0) and resnet18(10, width=2))
-    resnet_step = cases.resnet_step
-    monkeypatch.setattr(cases, "ddp_step", lambda net, X, y, rank, k: resnet_step(X, y, k))  # no group here
-    monkeypatch.setattr(cases, "resnet_own_step", lambda name, X, y, rank, k: resnet_step(X, y, k))
-    return cases.resnet_cases
-
-
-def test_rank_0_runs_every_way_of_a_step_of_resnet_and_rank_1_those_between_processes(resnet_cases):
-    between = {"processes", "own buckets", "tensor by tensor"}
-    assert set(on_this_rank(0, resnet_cases(0, 2, 4))) == between | {"1 device", "k devices", "1 device, all cores"}
-    assert set(resnet_cases(0, 2, cases.SMALL_BATCH_SIZE)) == between | {"1 device", "1 device, all cores"}
-    on_rank_1 = on_this_rank(1, resnet_cases(1, 2, 4))
-    assert {name for name, case in on_rank_1.items() if case is not cases._nothing} == between
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken, k, names", [("ddp_step", None, ["own buckets", "tensor by tensor", "k devices"]),
-                                              ("resnet_own_step", None, ["own buckets", "tensor by tensor"]),
-                                              ("resnet_step", 1, ["1 device", "1 device, all cores"]),
-                                              ("resnet_step", 2, ["k devices"])])
-def test_a_step_of_resnet_is_held_against_the_processes_or_against_a_plain_loop(broken, k, names, resnet_cases, monkeypatch):
-    right = getattr(cases, broken)
-
-    def twice_where_broken(*args):
-        step, replicas = right(*args)
-        return (lambda: (step(), step())) if k in (None, args[2]) else step, replicas
-
-    monkeypatch.setattr(cases, broken, twice_where_broken)
-    makers = resnet_cases(0, 2, 4)
-    makers["processes"]()  # what others are held against
-    for name in names:
-        with pytest.raises(WrongResult, match=f"after a step of ResNet-18 by {name}, replica .* away from what it should be"):
-            makers[name]()
-
-
 def test_what_is_not_a_number_is_not_near():
     nothing = torch.full((3,), math.nan)
     with pytest.raises(WrongResult):
         cases.expect_sum("a", [nothing], 2)
     with pytest.raises(WrongResult):
         cases.expect_replicas("a", [[nothing]], [torch.ones(3)])
-
-
-def test_a_rank_other_than_0_leaves_the_virtual_devices_alone(monkeypatch):
-    monkeypatch.setattr(cases.dist, "all_reduce", lambda x: x.copy_(cases._pattern(len(x)) * (1 + 2)))
-    for name in ALGORITHMS:
-        monkeypatch.setitem(ALGORITHMS, name, lambda data: pytest.fail("rank 1 worked"))
-    on_rank_1 = on_this_rank(1, cases.allreduce_cases(1, 2, 100))
-    for name in (*ALGORITHMS, "one pass"):
-        on_rank_1[name]()
 
 
 def test_loaders_that_give_different_batches_are_not_timed(monkeypatch):
@@ -256,13 +158,6 @@ def test_the_table_is_markdown_with_columns_of_equal_width():
 | allreduce | allreduce_ring, 2 devices | gloo, 2 processes |            4.88 |  4.30 to 15.2 |    9.84 |
 | data      | ours                      | torchvision       |             128 |   90.0 to 150 |         |"""
     assert table([ROW]).startswith("| ours "), "a single group does without its name"
-
-
-def test_the_heading_of_a_block_is_what_more_rows_have_in_common():
-    ring, tree = (Row("allreduce", f"{name}, 2 devices", "gloo", 2.0, 1.5, 2.5, 3.0) for name in ("ring", "tree"))
-    assert blocks([ring, tree]) == {"against gloo": {"ring, 2 devices": ring, "tree, 2 devices": tree}}
-    share, cores = (Row("training step", "LeNet", against, 2.0, 1.5, 2.5) for against in ("its share", "all cores"))
-    assert blocks([share, cores]) == {"LeNet, against": {"its share": share, "all cores": cores}}
 
 
 def test_the_finding_counts_as_faster_only_what_is_so_in_all_of_the_middle_half_and_names_the_most():

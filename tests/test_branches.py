@@ -117,14 +117,6 @@ def test_a_seed_or_a_rate_that_makes_no_sense_is_refused():
             run_branches(*args, TINY)
 
 
-def test_branches_use_one_core_and_leave_the_number_as_it_was(monkeypatch):
-    seen = []
-    monkeypatch.setattr(branches, "branch", lambda *args: seen.append(torch.get_num_threads()) or {})
-    torch.set_num_threads(2)
-    run_branches(8, 0.2, 0, TINY, epochs=(1,), num_draws=1)
-    assert seen == [1] and torch.get_num_threads() == 2
-
-
 def test_branches_want_real_images_and_there_is_a_record_of_every_seed(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="python -m d2lpar data"):
         run_all_branches(tmp_path / "x.jsonl", 1, TINY)

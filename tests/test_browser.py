@@ -162,20 +162,6 @@ def test_formulas_are_typeset_everywhere(found: dict[str, Found]) -> None:
     assert sum(page.formulas[0] for page in found.values()) > 100
 
 
-@pytest.mark.parametrize("width, shown", [(390, "narrow"), (1280, "wide")])
-def test_the_bench_is_drawn_for_the_window_and_its_tables_fit_on_a_phone(
-        browser: Browser, site: Path, width: int, shown: str) -> None:
-    page = browser.new_page(viewport={"width": width, "height": 800})
-    visit(page, site / "book" / "bench.html")
-    images = page.locator("figure.bench img").all()
-    assert {image.get_attribute("class") for image in images if image.is_visible()} == {shown}
-    assert len(images) == 12
-    page.evaluate("() => document.querySelectorAll('details').forEach(e => e.open = true)")
-    assert page.evaluate("""() => [...document.querySelectorAll('.bd-article table')]
-      .filter(e => e.scrollWidth > e.parentElement.clientWidth).length""") == 0
-    page.close()
-
-
 EXPLORERS = [BARS, CURVES]
 SIGNALS = "names => Object.fromEntries(names.map(name => [name, document.querySelector('div.explorer').view.signal(name)]))"
 
@@ -364,12 +350,6 @@ def test_on_paper_and_for_a_search_in_the_page_no_answer_is_hidden(page: Page, s
     assert hidden.count() == 0
 
 
-def test_the_address_that_make_book_prints_leads_to_the_first_page(page: Page, site: Path) -> None:
-    page.goto((site / "index.html").as_uri())
-    page.wait_for_url("**/book/index.html", wait_until="load")
-    assert page.locator(".bd-article h1").is_visible()
-
-
 def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: Path) -> None:
     visit(page, site / "book" / "index.html")
     page.keyboard.press("Control+k")
@@ -384,18 +364,6 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     page.wait_for_url("**/notebooks/07_rings_true_and_false.html#*", wait_until="load")
     assert page.get_by_role("heading", name="Fewer bytes: a ring").bounding_box()["y"] < 300
     page.wait_for_function("CSS.highlights.get('searched').size > 1")
-
-
-def test_a_word_is_found_with_or_without_its_plural_and_not_inside_another(page: Page, site: Path) -> None:
-    for query, wanted in (("rings", "Fewer bytes: a ring"), ("RING", "Fewer bytes: a ring"), ("allreduce_ring", "sums.collectives.allreduce_ring"),
-                          ("d2lpar.DataParallel", "one_step.data_parallel.DataParallel"), ("“ring allreduce”?", "Fewer bytes: a ring")):
-        page.goto(f"{(site / 'search.html').as_uri()}?q={query}")
-        assert wanted in page.locator("#search-results li a").all_inner_texts(), query
-    page.goto((site / "search.html").as_uri() + "?q=raining")
-    assert page.locator("#search-results li").count() == 0
-    assert page.get_by_role("status").inner_text().startswith("Nothing found for “raining”")
-    page.get_by_role("status").get_by_role("link", name="glossary").click()
-    page.wait_for_url("**/book/glossary.html")
 
 
 @pytest.mark.parametrize("query, page_of, title", [
@@ -451,16 +419,6 @@ def test_the_keyboard_opens_and_closes_every_solution(page: Page, site: Path, ch
             assert not answer.is_visible()
 
 
-def test_the_tab_key_reaches_the_buttons_and_the_navigation(page: Page, site: Path) -> None:
-    visit(page, site / "book" / "index.html")
-    reached = set()
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        reached.add(page.evaluate("document.activeElement.className + ' ' + (document.activeElement.href || '')"))
-    for wanted in ("theme-switch-button", "search-button", "setup.html", "dropdown-toggle"):
-        assert any(wanted in name for name in reached), wanted
-
-
 def test_the_tab_key_stops_at_no_formula_and_shows_every_place_where_it_stops(page: Page, site: Path) -> None:
     visit(page, site / "book" / "notation.html")
     page.wait_for_function("!document.querySelector('mjx-container[tabindex]')")
@@ -479,18 +437,6 @@ def test_the_tab_key_stops_at_no_formula_and_shows_every_place_where_it_stops(pa
     assert stops > 30
 
 
-def test_every_icon_is_drawn_by_a_font_that_is_there(page: Page, site: Path, chapters: list[Path]) -> None:
-    visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
-    page.get_by_role("button", name="Download this page").click()
-    page.evaluate("document.fonts.ready")
-    bare = page.evaluate("""() => [...document.querySelectorAll('i[class*="fa"]')].filter(e => e.offsetParent && (
-      getComputedStyle(e, '::before').content === 'none' || e.getBoundingClientRect().width < 5
-      || !document.fonts.check(`${getComputedStyle(e).fontWeight} 16px ${getComputedStyle(e).fontFamily}`)
-    )).map(e => e.className)""")
-    assert bare == []
-    assert page.evaluate("[...document.fonts].filter(f => /Awesome/.test(f.family) && f.status === 'loaded').length") == 2
-
-
 def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser, site: Path) -> None:
     page = browser.new_page(color_scheme="dark")
     visit(page, site / "notebooks" / "09_four_thousand_devices.html")
@@ -506,70 +452,4 @@ def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser,
     page.close()
 
 
-def test_the_button_for_paper_waits_until_formulas_are_typeset(page: Page, site: Path) -> None:
-    page.add_init_script("window.print = () => { window.printed = document.querySelectorAll('.bd-article mjx-container').length; }")
-    page.route("**/tex-chtml.js", lambda route: (page.wait_for_timeout(500), route.continue_()))  # as on a busy machine
-    page.goto((site / "notebooks" / "03_bugs_that_train.html").as_uri(), wait_until="commit")
-    page.locator(".btn-download-pdf-button").dispatch_event("click")
-    page.wait_for_function("window.printed !== undefined")
-    assert page.evaluate("printed") == page.locator(".bd-article .math").count() > 0
-
-
 # What can scroll: how far, whether an edge is faded, and how it begins.
-SCROLLERS = """() => [...document.querySelectorAll('.bd-article :is(pre, figure, mjx-container[display], .pst-scrollable-table-container)')]
-  .filter(e => e.clientWidth).map(e => [e.scrollWidth - e.clientWidth > 1, getComputedStyle(e).maskImage != 'none', e.textContent.slice(0, 7)])"""
-
-
-def test_on_a_phone_what_scrolls_fades_at_its_edge_and_sentences_go_on_in_the_next_line(page: Page, site: Path) -> None:
-    show(page, 390, "light")
-    for name in ("03_bugs_that_train", "10_last_minibatch"):
-        visit(page, site / "notebooks" / f"{name}.html")
-        page.wait_for_timeout(200)  # a fade begins with the frame after the layout
-        boxes = page.evaluate(SCROLLERS)
-        assert [box for box in boxes if box[0] != box[1]] == []
-        assert len({scrolls for scrolls, *_ in boxes}) == 2
-        assert {scrolls for scrolls, _, text in boxes if text == "Not yet"} == {False}
-        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["scrollable-region-focusable"], "preload": False}) == []
-
-
-def test_on_a_phone_the_words_of_figures_have_eight_pixels_and_captions_stay(page: Page, site: Path) -> None:
-    show(page, 390, "light")
-    for name in ("notebooks/02_data_parallelism_from_scratch", "book/index"):
-        visit(page, site / f"{name}.html")
-        figures = page.locator(".bd-article figure").all()
-        assert figures
-        for figure in figures:
-            shown = figure.locator("img").evaluate("e => e.getBoundingClientRect().width / e.naturalWidth")
-            assert shown > 0.79  # of 8 points, which are 10.7 pixels
-            figure.evaluate("e => e.scrollTo(1000, 0)")
-            assert figure.evaluate("e => e.scrollLeft") > 50
-            box = figure.locator("figcaption p").bounding_box()
-            assert box and box["x"] > 0 and box["x"] + box["width"] < 390
-
-
-def test_the_button_to_the_top_has_contrast_and_leaves_the_text_of_a_phone_alone(page: Page, site: Path) -> None:
-    visit(page, site / "book" / "index.html")
-    page.add_style_tag(content=NO_TRANSITIONS)
-    for theme in ("dark", "light"):
-        switch(page, 1000, theme)
-        for height in (900, 800):  # up, as it shows itself then; two moves within a frame would be one
-            page.evaluate("y => new Promise(moved => { addEventListener('scroll', moved, {once: true}); scrollTo(0, y) })", height)
-        page.locator("#pst-back-to-top").wait_for()
-        assert violations(page, {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}, "#pst-back-to-top") == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert not page.locator("#pst-back-to-top").is_visible()
-
-
-def test_there_is_a_button_to_copy_code_and_none_to_copy_what_it_printed(page: Page, site: Path) -> None:
-    visit(page, site / "notebooks" / "03_bugs_that_train.html")
-    assert page.locator(".cell_input .copybtn").count() == page.locator(".cell_input pre").count() > 5
-    assert page.locator(".cell_output .copybtn").count() == 0
-
-
-def test_a_chapter_offers_its_script_in_the_download_menu(page: Page, site: Path, chapters: list[Path]) -> None:
-    visit(page, site / "notebooks" / f"{chapters[0].stem}.html")
-    page.get_by_role("button", name="Download this page").focus()
-    page.keyboard.press("Enter")
-    script = page.get_by_role("link", name=".py", exact=True)
-    assert script.is_visible()
-    assert script.get_attribute("download") is not None  # or it opens as text

@@ -27,16 +27,6 @@ def test_an_unknown_command_shows_the_known_ones():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "wanted"), [
-    (["--help"], ["data", "diagnose", "bench", "study", "Fashion-MNIST", "two minutes", "an hour and a quarter"]),
-    (["bench", "--help"], ["--quick", "--json [FILE]"]), (["study", "--help"], ["file", "--seeds SEEDS", "--only {branches}", "--full-size"])])
-def test_help_names_the_commands_and_what_can_be_asked_of_them(words, wanted):
-    run = command(*words)
-    assert run.returncode == 0 and run.stderr == ""
-    assert all(word in " ".join(run.stdout.split()) for word in wanted), run.stdout
-
-
-@pytest.mark.slow
 def test_a_bench_without_its_data_fails_in_one_line(tmp_path):
     run = command("bench", "--quick", D2LPAR_DATA=str(tmp_path / "nothing"))
     assert run.returncode == 1 and run.stdout == ""

@@ -6,13 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar.base import history
 from d2lpar.data import batches as data
 from d2lpar.one_step import concise
 from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import init_weights, initialize
-from d2lpar.one_step.scratch import split_batch
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -100,16 +98,6 @@ def test_without_more_words_a_start_is_the_one_that_pytorch_gives_a_new_network(
     assert same(bits(net), bits(convnet()))
 
 
-def test_a_start_is_drawn_on_the_cpu_and_the_parameters_stay_the_same_objects(monkeypatch):
-    net, places = convnet(), []
-    params = list(net.parameters())
-    monkeypatch.setattr(nn.Module, "cpu", lambda self: places.append("cpu"))
-    monkeypatch.setattr(nn.Module, "to", lambda self, device: places.append(device))
-    initialize(net, init=lambda m: places.append("init"))
-    assert places[0] == "cpu" and places[-1] == torch.device("cpu") and set(places[1:-1]) == {"init"}
-    assert all(p is q for p, q in zip(params, net.parameters(), strict=True))
-
-
 @pytest.mark.gpu
 def test_the_start_on_a_gpu_has_the_bits_of_that_on_a_cpu():
     here, there = convnet(), convnet().to("cuda:0")
@@ -122,15 +110,6 @@ def test_a_start_leaves_the_global_random_generator_alone():
     net, before = convnet(), torch.get_rng_state()
     initialize(net)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_start_on_a_machine_with_two_gpus_keeps_their_generators_too_and_warns_of_nothing(monkeypatch):
-    restored = []
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state of {device}")
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda value, device: restored.append((device, value)))
-    initialize(nn.Linear(2, 2))
-    assert restored == [(0, "state of 0"), (1, "state of 1")]
 
 
 # The accuracy
@@ -172,20 +151,6 @@ def test_a_plain_module_is_evaluated_where_it_is_and_torchs_data_parallel_too(mo
     assert evaluate_accuracy_gpus(net, batches(X, y, 16)) == share
     assert evaluate_accuracy_gpus(nn.DataParallel(net), batches(X, y, 16)) == share
     assert all(type(module) is nn.Sequential for module in asked)  # not torch's, which would scatter again
-
-
-def test_the_devices_are_those_of_the_data_parallel_unless_others_are_given():
-    net, X, y, _ = judge()
-    numbers = []
-
-    def split(X, y, devices):
-        numbers.append(len(devices))
-        return split_batch(X, y, devices)
-
-    for parallel in (DataParallel(net, [CPU] * 3), net, nn.DataParallel(net)):
-        evaluate_accuracy_gpus(parallel, batches(X, y, 37), split)
-        evaluate_accuracy_gpus(parallel, batches(X, y, 37), split, [CPU] * 2)
-    assert numbers == [3, 2, 1, 2, 1, 2]
 
 
 def test_a_split_of_the_readers_own_is_used():
@@ -281,45 +246,6 @@ def test_training_is_plain_sgd_on_the_mean_loss_from_the_fresh_start(small_data,
         assert (p - q).norm() <= bound * q.norm()  # sums in another order in float32, ten steps
     if k == 1:
         assert training.accuracies[-1] == evaluate_accuracy_gpus(oracle, test_iter)
-
-
-def test_a_training_starts_from_what_init_makes_of_the_network(small_data):
-    def zero_bias(module):
-        if isinstance(module, nn.Linear):
-            module.bias.data.zero_()
-
-    nets = [convnet(), convnet()]
-    for net, lr in zip(nets, (0.0, 0.2)):
-        train_data_parallel(net, 2, 32, lr, num_epochs=1, seed=5, init=zero_bias)
-    oracle = convnet()
-    initialize(oracle, 5, zero_bias)
-    assert same([p.detach() for p in nets[0].parameters()], [p.detach() for p in oracle.parameters()])
-    assert not nets[0][-1].bias.any() and nets[1][-1].bias.any()
-
-
-@pytest.mark.parametrize("k", [1, 2])
-def test_every_training_starts_afresh_and_its_seed_orders_the_batches(small_data, k):
-    net, results = convnet().eval(), []
-    for seed in (0, 0, 1):
-        training = train_data_parallel(net, k, 32, 0.2, num_epochs=2, seed=seed)
-        results.append((training.accuracies, bits(net)))
-    assert results[0][0] == results[1][0] and same(results[0][1], results[1][1])
-    assert not same(results[0][1], results[2][1])
-
-
-def test_training_times_every_epoch_without_its_evaluation(small_data, monkeypatch, capsys):
-    clock = [0.0]
-
-    def slow_evaluation(*args):
-        clock[0] += 100
-        return 0.5
-
-    monkeypatch.setattr(concise, "evaluate_accuracy_gpus", slow_evaluation)
-    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + len(devices)))
-    monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
-    training = train_data_parallel(convnet(), 2, 70, 0.1, num_epochs=3)
-    assert training.epoch_s == [2, 2, 2] and training.accuracies == [0.5] * 3
-    assert "test acc 0.50, 2.0 s/epoch\non [cpu, cpu]: " in capsys.readouterr().out
 
 
 @pytest.mark.gpu

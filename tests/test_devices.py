@@ -11,7 +11,6 @@ import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -60,12 +59,6 @@ def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
         "[cuda:0, cpu]: cuda:0 (Model 0), 1 virtual device on Some CPU, 1 of 8 cores")
 
 
-def test_the_cpu_has_a_name_on_every_system(monkeypatch):
-    assert devices.cpu_name.__wrapped__()
-    monkeypatch.setattr(devices, "Path", lambda path: Path(f"/absent{path}"))
-    assert devices.cpu_name.__wrapped__()
-
-
 # Calls and results
 
 
@@ -97,24 +90,6 @@ def test_lists_that_do_not_fit_are_refused_with_their_lengths(columns, lengths):
 
 
 # Failure
-
-
-def test_a_thread_that_cannot_start_leaves_nothing_behind_and_the_next_call_works(monkeypatch):
-    started = []
-
-    class Refused(threading.Thread):
-        def start(self):
-            if self.name == "device-12":
-                raise RuntimeError("can't start new thread")
-            super().start()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading, "Thread", Refused)
-        patch.setattr(devices, "_calls", {})  # no thread has started yet, whatever other tests have asked for
-        with pytest.raises(RuntimeError, match="can't start"):
-            run_on_devices(started.append, range(14))
-    assert started == [], "no rank had begun"
-    assert run_on_devices(abs, range(14)) == list(range(14))
 
 
 def test_an_error_names_its_rank_and_comes_after_the_other_ranks_have_finished():
@@ -191,38 +166,6 @@ def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
 
     with forked(child) as (_, hear):  # a process that can be killed when it does hang
         assert hear() == "called in device 1's own thread: would wait forever"
-
-
-def say_once_it_waits(say):
-    time.sleep(0.3)  # a signal just before the caller begins to wait is only seen when that ends, and here it does not
-    say("working")
-
-
-@forks
-def test_ctrl_c_ends_the_call_and_leaves_no_replica_at_work():
-    def child(say):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        started, working = threading.Barrier(2, lambda: say_once_it_waits(say)), []
-
-        def work(rank):
-            working.append(rank)
-            started.wait()
-            until(lambda: signal.getsignal(signal.SIGINT).count == 1, WAIT_S)
-            time.sleep(0.1)
-            working.remove(rank)
-
-        try:
-            run_on_devices(work, range(2))
-        except KeyboardInterrupt:
-            left = list(working)
-            with ThreadPoolExecutor(1) as new:
-                limited = new.submit(torch.get_num_threads).result() != torch.get_num_threads()
-            say(f"left at work: {left}, new threads limited: {limited}, next call: {run_on_devices(abs, [-1, -2])}")
-
-    with forked(child) as (process, hear):
-        assert hear() == "working"
-        os.kill(process, signal.SIGINT)
-        assert hear() == "left at work: [], new threads limited: False, next call: [1, 2]"
 
 
 # Meetings of the ranks of one call

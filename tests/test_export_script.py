@@ -36,11 +36,9 @@ def test_prose_becomes_comments_and_code_stays_as_it_is(tmp_path: Path) -> None:
 def test_the_script_begins_with_what_it_needs_and_how_to_run_it(chapters: list[Path]) -> None:
     for chapter in chapters:
         head, title, rest = script_of(chapter).partition("\n# # ")
-        assert f"# {chapter.stem}.py: a chapter of the book" in head and f"python {chapter.stem}.py\n" in head
-        assert "Python >=3.11,<3.15" in head and "d2lpar" in head and "[pages]" in head
-        assert "stand-in" in head and "MPLBACKEND=agg" in head
+        assert f"python {chapter.stem}.py\n" in head and "Python >=3.11,<3.15" in head and "[pages]" in head
         assert all(line.startswith("#") or not line for line in head.splitlines())
-        assert title and "**Time**" in rest, "the script says that its time stands below"
+        compile(title + rest, chapter.stem, "exec")
 
 
 def test_the_script_names_the_repository_where_the_site_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

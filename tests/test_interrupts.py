@@ -74,20 +74,6 @@ def test_the_third_interrupt_is_obeyed_at_once_and_raised_once():
     assert done == [1, 2]
 
 
-def test_after_the_third_interrupt_every_later_one_is_obeyed_and_the_handler_is_the_readers_again():
-    seen = []
-
-    def of_the_reader(number, frame):
-        seen.append(number)
-
-    signal.signal(signal.SIGINT, of_the_reader)
-    with uninterrupted():
-        for _ in range(5):
-            ctrl_c()
-        assert len(seen) == 3, "the third, the fourth and the fifth"
-    assert signal.signal(signal.SIGINT, signal.default_int_handler) is of_the_reader
-
-
 def test_within_a_block_without_end_to_its_patience_the_third_waits_too_and_outside_of_it_no_more():
     done = []
     with pytest.raises(KeyboardInterrupt), uninterrupted():

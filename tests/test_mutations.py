@@ -55,18 +55,3 @@ def test_a_mistake_that_no_test_notices_survives_and_one_that_cannot_be_imported
     assert re.search(r"^start, return 1 / 0: SURVIVED \(pytest ends with [2-5]: .*1 error in", said, re.M)
     assert "1 of 3 mistakes were noticed" in said
     assert {file: file.read_bytes() for file in book.rglob("*.py")} == before
-
-
-def test_a_test_file_that_is_red_anyway_proves_nothing(book: Path) -> None:
-    (book / "tests" / "mutations.toml").write_text(mistake("twice", "2 * x", "3 * x"))
-    with (book / "tests" / "test_twice.py").open("a") as file:
-        file.write("\n\ndef test_it_is_red():\n    assert twice(3) == 6\n")
-    with pytest.raises(SystemExit, match="test_twice.py fails without a mistake: tests/test_twice.py::test_it_is_red"):
-        mutate.main([], book)
-
-
-@pytest.mark.parametrize("function, old, words", [
-    ("thrice", "x", "thrice is there 0 times"), ("twice", "x", "'x' 3 times"), ("twice", "y", "'y' 0 times")])
-def test_a_mistake_without_one_place_is_refused(function: str, old: str, words: str, book: Path) -> None:
-    with pytest.raises(ValueError, match=words):
-        mutated(book, Mutation(function, old, "z", "test_twice.py", "no place"))

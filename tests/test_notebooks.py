@@ -240,12 +240,13 @@ def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(p
         assert verdicts[1] == "Right.\n", (name, verdicts[1])
 
 
-WRONG_ANSWERS = sorted((ROOT / "tests" / "wrong_answers").rglob("*.py"))
+def name_of(statement):
+    """What a statement defines; imports, and what the answers share, have no name without an underscore."""
+    return statement.targets[0].id if isinstance(statement, ast.Assign) else getattr(statement, "name", "_")
 
 
-def exercise_of(answer):
-    """The folder that a wrong answer lies in has the label of its exercise."""
-    return answer.relative_to(ROOT / "tests" / "wrong_answers").parent.as_posix()
+WRONG_ANSWERS = [(file, name) for file in sorted((ROOT / "tests" / "wrong_answers").glob("*.py"))
+                 for name in map(name_of, ast.parse(file.read_text("utf-8")).body) if not name.startswith("_")]
 
 
 @cache
@@ -255,16 +256,23 @@ def exercises():
             for label, cell in tagged(notebook, "check:").items()}
 
 
+def answer_to(check):
+    """The name that a reader gives her answer."""
+    return re.fullmatch(r'dp\.check\("[\w-]+", (\w+)\)', check.source)[1]
+
+
 def test_every_exercise_has_wrong_answers_and_every_wrong_answer_has_an_exercise():
-    assert {exercise_of(answer) for answer in WRONG_ANSWERS} == set(exercises())
+    assert {file.stem for file, _ in WRONG_ANSWERS} == set(exercises()) and len(WRONG_ANSWERS) == len(set(WRONG_ANSWERS))
 
 
-@pytest.mark.parametrize("answer", WRONG_ANSWERS, ids=lambda answer: f"{exercise_of(answer)}, {answer.stem}")
-def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(answer):
-    notebook, check = exercises()[exercise_of(answer)]
+@pytest.mark.parametrize("file, wrong", WRONG_ANSWERS, ids=[f"{file.stem}, {wrong}" for file, wrong in WRONG_ANSWERS])
+def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(file, wrong):
+    notebook, check = exercises()[file.stem]
     names = namespace_of(notebook)
+    cell = [statement for statement in ast.parse(file.read_text("utf-8")).body if name_of(statement).startswith("_") or name_of(statement) == wrong]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(answer.read_text("utf-8"), names)
+        exec(compile(ast.Module(cell, []), str(file), "exec"), names)
+        names[answer_to(check)] = names.pop(wrong)
         exec(check.source, names)
     assert printed.getvalue().startswith("Not yet: "), printed.getvalue()
 
@@ -281,11 +289,10 @@ WRONG_TYPES = {"raises": raises, "is no function": 3, "takes no argument": lambd
 @pytest.mark.parametrize("label", sorted(exercises()))
 def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_type(label):
     notebook, check = exercises()[label]
-    answer = re.fullmatch(r'dp\.check\("[\w-]+", (\w+)\)', check.source)[1]
     for what, wrong in WRONG_TYPES.items():
         names = namespace_of(notebook)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(check.source, {**names, answer: wrong})
+            exec(check.source, {**names, answer_to(check): wrong})
         assert printed.getvalue().startswith("Not yet: "), (what, printed.getvalue())
 
 

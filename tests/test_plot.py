@@ -109,13 +109,6 @@ def test_a_figure_without_words_does_not_go_on_the_page(notebook):
     assert notebook.shown[0][1] == {"image/svg+xml": {"alt": "An empty frame."}}
 
 
-def test_outside_a_notebook_nothing_is_displayed_and_the_figure_is_closed(monkeypatch):
-    monkeypatch.setattr("IPython.display.display", lambda *args, **kwargs: pytest.fail("displayed without a notebook"))
-    monkeypatch.setattr(plt, "show", lambda *args, **kwargs: pytest.fail("agg has no window"))
-    plot.show(curves())
-    assert plt.get_fignums() == []
-
-
 def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
     monkeypatch.setattr(data, "_standin_in_use", True)
     plot.show(curves())
@@ -239,25 +232,6 @@ def test_a_ratio_is_a_dot_in_its_middle_half_and_a_limit_is_a_tick_where_there_i
     assert low < 0.2 and high > 12.2
 
 
-def test_hatches_are_made_of_lines_so_that_a_timeline_stays_small():
-    kinds = [f"kind {number}" for number in range(len(plot.HATCHES))]
-    spans = [Span(step % 4, what, start := step + number / 10, start + 0.05)
-             for step in range(24) for number, what in enumerate(kinds)]
-    fig = plot.draw_timeline(spans, communication=kinds)
-    size = len(svg(fig))
-    assert size < 20_000 * len(kinds), "a hatch of dots or circles is curves, hundreds of thousands of characters for each rank"
-
-
-def test_where_nothing_is_computed_the_messages_fill_their_rows_and_each_kind_has_its_hatch():
-    spans = [Span(0, "add", 0.0, 0.001), Span(1, "copy", 0.001, 0.002)]
-    fig = plot.draw_timelines({"a": spans, "b": spans[:1]}, communication=["add", "copy"])
-    add, copy, again = bars(fig)
-    assert add.get_hatch() == again.get_hatch() != copy.get_hatch() and {round(bar.get_height(), 9) for bar in bars(fig)} == {0.8}
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["add", "copy"]
-    below = plot.draw_timelines({"a": [Span(0, "forward", 0.0, 0.001), *spans]}, communication=["add", "copy"])
-    assert len({round(bar.get_height(), 9) for bar in bars(below)}) == 2, "beside computing, what is sent lies beneath it"
-
-
 def test_several_timelines_share_one_axis_and_its_marks():
     short, long = [Span(0, "forward", 0.0, 0.001)], [Span(0, "forward", 0.0, 0.002), Span(1, "send", 0.002, 0.004)]
     fig = plot.draw_timelines({"short": short, "long": long}, {"alone": 0.003})
@@ -286,19 +260,6 @@ def test_calls_that_meet_are_drawn_below_each_other_and_read_out():
     assert ax.figure.get_label().endswith("a hang, rank 0: sum, loss. a hang, rank 1: sum, barrier, sum.")
 
 
-def test_timelines_share_one_axis_and_each_starts_at_zero():
-    late = [Span(rank, what, start + 5, end + 5.010) for rank, what, start, end in SPANS]
-    fig = plot.draw_timeline({"loop": SPANS, "threads": late})
-    assert len(fig.axes) == 1
-    drawn = bars(fig)
-    assert len(drawn) == 2 * len(SPANS)
-    assert drawn[0].get_x() == drawn[len(SPANS)].get_x() == 0
-    assert drawn[len(SPANS)].get_width() == pytest.approx(drawn[0].get_width() + 10)
-    rows = {round(bar.get_y() + bar.get_height() / 2, 3) for bar in drawn}
-    assert len(rows) == 4 and rows == {round(y, 3) for y in fig.axes[0].get_yticks()}
-    assert "loop, rank 0: forward from 0 to 4" in fig.get_label() and "threads, rank 0: forward from 0 to 14" in fig.get_label()
-
-
 def test_seeds_are_a_line_of_medians_in_a_band_from_lowest_to_highest():
     fig = plot.draw_seeds({"a": [[1.0, 5.0], [3.0, 6.0], [2.0, 10.0]]}, "epoch", "test accuracy")
     [line], [band] = fig.axes[0].lines, fig.axes[0].collections
@@ -306,18 +267,6 @@ def test_seeds_are_a_line_of_medians_in_a_band_from_lowest_to_highest():
     corners = {tuple(corner) for corner in band.get_paths()[0].vertices}
     assert {(1, 1), (1, 3), (2, 5), (2, 10)} <= corners
     assert "a: median from 2 to 6, at the end between 5 and 10 in 3 runs" in fig.get_label()
-
-
-def test_seeds_on_two_logarithmic_axes_are_compared_with_a_dashed_line():
-    fig = plot.draw_seeds({"a": [[8.0, 4.0], [6.0, 5.0]]}, "batch size", "updates", x=[8, 32], xscale="log", yscale="log",
-                          lines={"a quarter": [8.0, 2.0]})
-    [ax] = fig.axes
-    line, dashed = ax.lines
-    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    assert list(line.get_ydata()) == [7, 4.5] and list(dashed.get_xdata()) == [8, 32] and list(dashed.get_ydata()) == [8, 2]
-    assert dashed.get_linestyle() == "--" and [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "a quarter"]
-    assert "for comparison a quarter: from 8 to 2" in fig.get_label()
-    assert "median from 1,262 to 0.12" in plot.draw_seeds({"a": [[1262.0, 0.123]]}, "x", "y").get_label()
 
 
 def test_replicas_of_one_address_point_to_one_box():

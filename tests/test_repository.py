@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -67,47 +66,14 @@ def test_the_licence_says_what_it_applies_to_and_is_there_in_full(root: Path) ->
     assert re.findall(r"^Section (\d) -- ", legal_code, re.M) == list("12345678")
 
 
-CLAUSES = {  # word for word: the two licences are easily exchanged
-    "README.md": "The code is under the MIT licence, the text and the figures are under CC BY-SA 4.0.\n",
-    "CONTRIBUTING.md": "the MIT licence for code and CC BY-SA 4.0 for text and figures (",
-    "book/authors.md": "MIT for the code and CC BY-SA 4.0 for text and figures, as in",
-}
-
-
-@pytest.mark.parametrize("place", ["README.md", "CONTRIBUTING.md", "CITATION.cff", "_config.yml", "pyproject.toml",
-                                   "book/authors.md"])
-def test_every_place_that_names_the_licences_names_the_same(place: str, root: Path) -> None:
-    text = read(root, place)
-    if place == "pyproject.toml":  # the package is code
-        project = tomllib.loads(text)["project"]
-        assert project["license"] == "MIT" and project["license-files"] == ["LICENSE"]
-    elif place == "CITATION.cff":
-        assert yaml.safe_load(text)["license"] == ["MIT", "CC-BY-SA-4.0"]
-    elif place == "_config.yml":
-        footer = yaml.safe_load(text)["html"]["extra_footer"]
-        assert "Code: MIT" in footer and "Text and figures:" in footer and f'"{DEED}">CC BY-SA 4.0<' in footer
-    else:
-        assert CLAUSES[place] in text and "LICENSE" in text
-
-
-def test_one_name_holds_the_copyright(root: Path) -> None:
+def test_the_citation_names_this_book_its_licences_and_who_holds_the_copyright_and_invents_nothing(root: Path) -> None:
     config, citation = yaml.safe_load(read(root, "_config.yml")), yaml.safe_load(read(root, "CITATION.cff"))
-    holders = set(re.findall(r"^Copyright \(c\) (.*)$", read(root, "LICENSE"), re.M))
-    assert holders == {f"{config['copyright']} {config['author']}"}
+    project = tomllib.loads(read(root, "pyproject.toml"))["project"]
+    assert project["license"] == "MIT" and project["license-files"] == ["LICENSE"]  # the package is code
+    assert citation["license"] == ["MIT", "CC-BY-SA-4.0"] and f'"{DEED}">CC BY-SA 4.0<' in config["html"]["extra_footer"]
+    assert f"Copyright (c) {config['copyright']} {config['author']}\n" in read(root, "LICENSE")
     assert [author["name"] for author in citation["authors"]] == [config["author"]]
-
-
-@pytest.mark.slow
-def test_every_page_ends_with_the_licences(pages: list[Path]) -> None:
-    for page in pages:
-        footer = page.read_text("utf8").rpartition('<div class="extra_footer">')[2]
-        assert "Code: MIT" in footer and DEED in footer, page.name
-
-
-def test_the_citation_names_this_book_and_invents_nothing(root: Path) -> None:
-    config, citation = yaml.safe_load(read(root, "_config.yml")), yaml.safe_load(read(root, "CITATION.cff"))
-    assert citation["title"] == config["title"]
-    assert citation["version"] == tomllib.loads(read(root, "pyproject.toml"))["project"]["version"]
+    assert citation["title"] == config["title"] and citation["version"] == project["version"]
     assert not {"doi", "identifiers", "url", "date-released"} & set(citation)
     assert citation.get("repository-code", config["repository"]["url"]) == config["repository"]["url"]
 
@@ -120,16 +86,11 @@ def test_linux_runs_the_two_commands_of_the_readme_on_every_python_that_the_book
     assert [command for command in commands(job) if command.startswith("make ")] == readme_commands(root)
     assert len(readme_commands(root)) == 2
     pythons = job["strategy"]["matrix"]["python"]
-    assert f"Python {pythons[0]} to {pythons[-1]}" in read(root, "README.md")
     assert tomllib.loads(read(root, "pyproject.toml"))["project"]["requires-python"] == ">=3.11,<3.15"
     assert pythons == ["3.11", "3.12", "3.13", "3.14"]
-
-
-def test_macos_and_windows_run_the_fast_tests(root: Path) -> None:
-    job = workflows(root)["tests"]["jobs"]["elsewhere"]
-    assert {row["os"] for row in job["strategy"]["matrix"]["include"]} == {"macos-latest", "windows-latest"}
-    assert "python -m pip install -r requirements.txt" in commands(job)
-    assert commands(job)[-1].split()[0] == "pytest" and "nbval" not in commands(job)[-1]
+    lent = [*re.findall(r"^FROM python:(\d[.\d]*)", read(root, ".devcontainer/Dockerfile")),
+            *re.findall(r"python=(\d[.\d]*)", read(root, ".binder/environment.yml"))]
+    assert len(lent) == 2 and set(lent) <= set(pythons)
 
 
 def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for_a_reason(root: Path) -> None:
@@ -148,12 +109,6 @@ def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for
         assert [job["steps"][i]["if"] for i in unpinned] == ["github.event_name == 'schedule'"] and unpinned < installed
 
 
-def test_the_other_weekly_run_only_calls_scripts_that_are_there(root: Path) -> None:
-    job = workflows(root)["weekly"]["jobs"]["try"]
-    assert commands(job) == ["python book/tools/${{ matrix.script }}.py"]
-    assert [name for name in job["strategy"]["matrix"]["script"] if not (root / f"book/tools/{name}.py").exists()] == []
-
-
 def test_no_workflow_may_do_more_than_it_needs_or_run_for_hours(root: Path) -> None:
     assert set(workflows(root)) == {"tests", "publish", "weekly"}
     for name, workflow in workflows(root).items():
@@ -161,6 +116,8 @@ def test_no_workflow_may_do_more_than_it_needs_or_run_for_hours(root: Path) -> N
         assert workflow["concurrency"]["group"]
         for job in workflow["jobs"].values():
             assert job["timeout-minutes"] <= 90
+            for script in job.get("strategy", {}).get("matrix", {}).get("script", []):
+                assert (root / f"book/tools/{script}.py").exists()
             assert name == "publish" or "permissions" not in job
             for step in job["steps"]:
                 assert re.fullmatch(r"actions/[\w-]+@(v\d+|[0-9a-f]{40})", step.get("uses", "actions/none@v1"))
@@ -172,47 +129,20 @@ def test_the_site_is_published_only_after_the_owner_has_switched_it_on(root: Pat
     assert jobs["build"]["if"] == "vars.PUBLISH_SITE == 'true'"
     assert jobs["deploy"]["needs"] == "build" and "if" not in jobs["deploy"]
     assert jobs["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
-    assert commands(jobs["build"]) == readme_commands(root)[:1]
     assert "`PUBLISH_SITE` to `true`" in read(root, "book/authors.md")
-
-
-# the machines that others lend
-
-
-def test_the_dev_container_builds_the_book_and_has_what_it_needs(root: Path) -> None:
-    container = json.loads(read(root, ".devcontainer/devcontainer.json"))
-    image = read(root, f".devcontainer/{container['build']['dockerfile']}")
-    assert container["postCreateCommand"] == readme_commands(root)[0] == "make book TORCH=cpu"
-    assert container["forwardPorts"] == [8888]  # JupyterLab's
-    assert re.search(r"^FROM python:3\.1[1234]$", image, re.M)
-    assert re.search(r"apt-get install .*\bchromium\b", image)
-    assert f"USER {container['remoteUser']}" in image.splitlines()  # not root: JupyterLab would not start
-
-
-def test_binder_installs_the_requirements_on_a_python_that_the_book_allows(root: Path) -> None:
-    environment = yaml.safe_load(read(root, ".binder/environment.yml"))["dependencies"]
-    assert [line for line in environment if re.fullmatch(r"python=3\.1[1234]", line)] and "uv" in environment
-    assert "uv pip install" in read(root, ".binder/postBuild") and "-r requirements.txt" in read(root, ".binder/postBuild")
 
 
 # the buttons that need the repository's address
 
 
-def test_without_an_address_there_are_no_buttons(root: Path) -> None:
-    options = theme_options(filled_in(root, ""))
-    assert not any(options.get(button) for button in REPOSITORY_BUTTONS)
-    assert options["launch_buttons"] == {}
-
-
-def test_the_address_alone_turns_on_every_button(root: Path) -> None:
+def test_the_address_alone_turns_on_every_button_that_can_work(root: Path) -> None:
+    without = theme_options(filled_in(root, ""))
+    assert not any(without.get(button) for button in REPOSITORY_BUTTONS) and without["launch_buttons"] == {}
+    elsewhere = theme_options(filled_in(root, "https://gitlab.com/example-owner/example-book"))["launch_buttons"]
+    assert elsewhere["binderhub_url"] and not elsewhere["colab_url"], "Colab cannot read it"
     options = theme_options(filled_in(root))
     assert all(options[button] is True for button in REPOSITORY_BUTTONS)
     assert options["launch_buttons"]["binderhub_url"] and options["launch_buttons"]["colab_url"]
-
-
-def test_colab_is_left_out_where_it_cannot_read_the_repository(root: Path) -> None:
-    launch = theme_options(filled_in(root, "https://gitlab.com/example-owner/example-book"))["launch_buttons"]
-    assert launch["binderhub_url"] and not launch["colab_url"]
 
 
 @pytest.mark.parametrize("url", ["example-owner/example-book", "https://github.com/example-owner", f"{ADDRESS}.git",
@@ -220,9 +150,6 @@ def test_colab_is_left_out_where_it_cannot_read_the_repository(root: Path) -> No
 def test_an_address_that_would_make_broken_links_stops_the_build(url: str, root: Path) -> None:
     with pytest.raises(ConfigError, match=f"{re.escape(url)}.*not like https://github.com/OWNER/NAME"):
         theme_options(filled_in(root, url))
-
-
-def test_an_address_without_a_branch_stops_the_build(root: Path) -> None:
     config = filled_in(root)
     config["repository"]["branch"] = ""
     with pytest.raises(ConfigError, match="repository.branch is empty"):
@@ -231,10 +158,6 @@ def test_an_address_without_a_branch_stops_the_build(root: Path) -> None:
 
 @pytest.mark.parametrize("button", REPOSITORY_BUTTONS)
 def test_a_button_without_an_address_stops_the_build(button: str, root: Path) -> None:
-    config = filled_in(root, "")
-    config["html"][button] = True
-    with pytest.raises(ValueError, match="you must specify the repository URL"):  # jupyter-book's own words
-        theme_options(config)
     options = yaml_to_sphinx(filled_in(root, ""))[0]["html_theme_options"] | {button: True}
     with pytest.raises(ConfigError, match=f"{button}, but its repository.url is empty"):
         follow_repository(None, SimpleNamespace(html_theme_options=options))

@@ -50,13 +50,6 @@ def test_equal_cells_keep_their_ids_in_order_and_no_id_is_there_twice(now, ids):
     assert len(set(ids.split())) == len(now)
 
 
-def test_a_markdown_cell_is_not_a_code_cell_with_the_same_text():
-    after = notebook(("n", "text"))
-    before = new_notebook(cells=[new_markdown_cell("text", id="a")])
-    revisions.keep_ids(after, before)
-    assert after.cells[0].id == "n"
-
-
 def commit_all(folder):
     for arguments in (["init", "-q"], ["add", "-A"],
                       ["-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-q", "-m", "Notebooks"]):
@@ -78,16 +71,6 @@ def test_what_was_committed_is_found_also_where_the_file_has_changed(book):
     assert [cell.id for cell in revisions.committed(path).cells] == ["a", "b", "c"]
     assert revisions.committed(path, "HEAD~1") is None
     assert revisions.committed(path.with_name("02_new.ipynb")) is None
-
-
-def test_without_a_checkout_and_without_git_nothing_was_committed(book, monkeypatch):
-    path = book / "notebooks" / "01_a.ipynb"
-    assert revisions.committed(path) is not None
-    monkeypatch.setenv("PATH", "")
-    assert revisions.committed(path) is None
-    monkeypatch.undo()
-    shutil.rmtree(book / ".git")
-    assert revisions.committed(path) is None
 
 
 @pytest.mark.parametrize("with_git", [True, False])

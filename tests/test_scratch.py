@@ -3,14 +3,9 @@
 In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
 """
 
-import ast
-import inspect
 import re
 import signal
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -33,11 +28,9 @@ from d2lpar import (
 )
 from d2lpar.base.door import bare
 from d2lpar.data import batches as data
-from d2lpar.one_step import scratch
 from d2lpar.one_step.models import lenet, lenet_params, loss
 from d2lpar.one_step.scratch import shard_backward
 from d2lpar.pages.step_spans import record_step
-from helpers.long_training import train_lenet_200_steps
 
 CPU = torch.device("cpu")
 STEPS = [train_batch, train_batch_threads]
@@ -188,14 +181,6 @@ def test_what_is_infinite_in_one_replica_reaches_all_and_is_not_hidden(rank, ste
         assert not params[6].isfinite().all(), "an infinite gradient was made finite"
 
 
-@pytest.mark.slow
-def test_two_hundred_steps_on_four_devices_have_the_same_bits_in_another_process():
-    here = train_lenet_200_steps()
-    script = "from helpers.long_training import train_lenet_200_steps; print(train_lenet_200_steps())"
-    there = subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300)
-    assert there.stdout.strip() == here, there.stderr
-
-
 # The steps before the step
 
 
@@ -223,13 +208,6 @@ def test_shards_keep_every_example_once_in_order_and_differ_by_at_most_one(k):
         assert len(sizes) == k and max(sizes) - min(sizes) <= 1
         assert sizes == [len(t) for t in y_shards]
         assert torch.equal(torch.cat(X_shards), X) and torch.equal(torch.cat(y_shards), y)
-
-
-def test_a_shard_on_its_own_device_is_a_view_and_not_a_copy():
-    X, y = torch.rand(5, 2), torch.arange(5)
-    X_shards, y_shards = split_batch(X, y, [CPU, CPU])
-    assert X_shards[1].data_ptr() == X[3:].data_ptr()
-    assert y_shards[1].data_ptr() == y[3:].data_ptr()
 
 
 # Failure
@@ -293,12 +271,6 @@ def test_a_step_after_one_that_failed_or_after_a_gradient_of_something_else_is_t
         assert all(torch.equal(p, q) for p, q in zip(params, device_params[0]))
 
 
-def test_the_step_with_threads_is_the_plain_one_but_for_one_statement():
-    plain, threaded = ([ast.unparse(line) for line in ast.parse(inspect.getsource(step)).body[0].body[1:]] for step in STEPS)
-    assert [a == b for a, b in zip(plain, threaded, strict=True)].count(False) == 1
-    assert "run_on_devices" in "".join(threaded) and "run_on_devices" not in "".join(plain)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_bare_step_on_replicas_that_are_one_is_1_2_4_8_and_16_times_too_large_and_its_door_refuses(dtype):
     X, y = examples(9, dtype)
@@ -324,18 +296,6 @@ def test_accuracy_counts_every_example_once_also_in_a_smaller_last_batch():
     right = (lenet(X, params).argmax(1) == y).sum().item()
     batches = [(X[:16], y[:16]), (X[16:32], y[16:32]), (X[32:], y[32:])]
     assert evaluate_accuracy(params, batches) == right / 33
-
-
-def test_accuracy_is_taken_without_recording_a_graph():
-    grad_modes = []
-
-    def spying_lenet(X, params):
-        grad_modes.append(torch.is_grad_enabled())
-        return lenet(X, params)
-
-    with mock.patch.object(scratch, "lenet", spying_lenet):
-        evaluate_accuracy(replicas(1)[0], [examples(6)])
-    assert grad_modes == [False]
 
 
 def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one(small_data, capsys):

@@ -106,12 +106,6 @@ def test_pytest_runs_the_notebooks_without_the_readers_settings(home: Path, book
     assert "2 passed" in said, said
 
 
-@pytest.mark.slow
-def test_pytest_runs_the_notebooks_where_the_home_cannot_be_written(home: Path, book: Path) -> None:
-    said = nbval(book, environment(home / "startup.py"))  # a file: nobody can write below it
-    assert "2 passed" in said, said
-
-
 @pytest.mark.parametrize("target, program", [("test", "pytest"), ("run", "python"), ("lab", "jupyter"), ("edit", "jupyter"),
                                              ("book", "jupyter-book")])
 def test_make_keeps_the_readers_settings_out(target: str, program: str, root: Path, home: Path, tmp_path: Path) -> None:

@@ -52,15 +52,6 @@ def test_a_rank_that_is_added_twice_is_seen_twice():
     assert record_rounds(twice, 2)[-1].holds[1] == [[0, 0, 1]] * 2
 
 
-def test_words_say_who_sends_what_and_when_it_is_complete():
-    start, first, *_, last = stepper._words(record_rounds(allreduce_ring, 3))
-    assert start == "Start: every rank holds its own numbers."
-    assert first == ("Round 1 of 4, add. Rank 0 sends chunk 2 to rank 1: now 0 + 1. Rank 1 sends chunk 0 to rank 2: now 1 + 2. "
-                     "Rank 2 sends chunk 1 to rank 0: now 0 + 2.")
-    assert last.startswith("Round 4 of 4, copy. Rank 0 sends chunk 2 to rank 1: now complete.") and last.endswith("Every rank holds the whole sum.")
-    assert stepper._words(record_rounds(allreduce_naive, 3))[1] == "Round 1 of 4, add. Rank 1 sends chunks 0, 1 and 2 to rank 0: now 0 + 1."
-
-
 def test_the_still_picture_has_a_box_for_each_chunk_and_the_ranks_in_it():
     rounds = record_rounds(allreduce_ring, 3)
     fig = stepper._drawn(rounds)
@@ -84,11 +75,6 @@ def test_on_a_page_it_is_data_with_a_still_picture_and_words(monkeypatch):
     assert data[STEPPER]["start"] == "3" and [len(run) for run in data[STEPPER]["runs"].values()] == [3, 5]
     assert data[STEPPER]["runs"]["2"][1]["moves"] == [[0, 1, [1], True], [1, 0, [0], True]]
     assert IPython.get_ipython() is None
-
-
-def test_without_a_page_nothing_is_shown(capsys):
-    show_stepper({2: record_rounds(allreduce_ring, 2)}, start=2)
-    assert capsys.readouterr().out == ""
 
 
 def test_messages_that_are_no_parts_of_the_buffers_cannot_be_followed():

@@ -11,7 +11,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lpar import DataParallel, try_devices
-from d2lpar.data.official_files import DataError
 from d2lpar.one_step.models import init_weights, initialize, resnet18
 from d2lpar.one_step.yardstick import distance, same_bits
 from d2lpar.pages import study
@@ -214,33 +213,6 @@ def test_what_cannot_be_trained_is_refused():
                                 (BASE._replace(norm="group"), TINY._replace(width=2), "groups of four")):
         with pytest.raises(ValueError, match=said):
             run_setting(setting, 0, size)
-
-
-def test_a_training_uses_one_core_and_leaves_the_number_as_it_was(monkeypatch):
-    seen = []
-    monkeypatch.setattr(study, "_train", lambda *args: seen.append(torch.get_num_threads()) or ({}, None))
-    torch.set_num_threads(2)
-    run_setting(BASE, 0, TINY)
-    assert seen == [1] and torch.get_num_threads() == 2
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 6, 7, 8, 16])
-def test_on_one_core_the_memory_format_changes_nothing_but_rounding(n):
-    torch.manual_seed(n)
-    X, y, found = torch.rand(n, 1, 28, 28), torch.randint(10, (n,)), []
-    for dtype, memory_format in ((torch.float64, torch.contiguous_format), (torch.float32, torch.channels_last)):
-        net = resnet18(10, width=8)
-        initialize(net, 0)
-        net = net.to(dtype, memory_format=memory_format)
-        study.add_gradients([net], X.to(dtype), y, n)
-        found.append(torch.cat([p.grad.flatten().double() for p in net.parameters()]))
-    assert (found[1] - found[0]).norm() / found[0].norm() < 0.02  # of few images BatchNorm makes rounding large
-
-
-def test_the_study_wants_real_images_and_says_how_to_get_them(tmp_path):
-    with pytest.raises(DataError, match="python -m d2lpar data"):
-        run_study(tmp_path / "x.jsonl", 1, TINY)
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_study_has_a_record_of_every_setting_and_seed(tmp_path, monkeypatch):

@@ -25,7 +25,6 @@ from torch.distributed.run import parse_args as torchrun_options
 from torchvision.datasets import FashionMNIST
 
 from helpers.ports import free_port
-from helpers.waiting import until
 
 WAIT_S = 120  # for what takes some seconds
 EXAMPLES = {"train": 240, "t10k": 101}
@@ -263,29 +262,6 @@ def test_ranks_without_a_gpu_of_their_own_beside_ranks_with_one_are_refused(modu
         module.main()
 
 
-@pytest.mark.parametrize("rank", "01")
-def test_rank_0_stays_a_second_after_a_mistake_for_others_who_read_from_its_store(module, monkeypatch, rank):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr(module.dist, "rendezvous", lambda url: iter([(module.dist.HashStore(), int(rank), 2)]))
-    sys.argv += ["--batch-size", "25"]
-    with pytest.raises(SystemExit, match="no equal shards"):
-        module.main()
-    assert module.kept["sleep"] == [((rank == "0",), {})]
-
-
-def test_fetching_needs_no_torchrun_and_trains_nothing(module, monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(module, "FashionMNIST", lambda *args, download: asked.append((*args, download)) or FakeFiles)
-    monkeypatch.setattr(module, "train", lambda *args: pytest.fail("it trains"))
-    monkeypatch.setattr(sys, "argv", ["train_ddp.py", "--data", str(tmp_path / "new"), "--download"])
-    module.main()
-    assert asked == [(str(tmp_path / "new"), True, True)]
-
-
-class FakeFiles:
-    data, targets = torch.zeros(1, 28, 28), torch.zeros(1)
-
-
 def test_ranks_wait_five_minutes_for_each_other_and_use_gloo_where_there_are_no_gpus(module, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     with pytest.raises(InterruptedError):
@@ -449,19 +425,6 @@ def write_half(state, path):
     failed, printed = start.run(1, "half.pt", "--epochs", "2", script=script)
     assert failed == 1 and "no space left" in printed
     assert start.saved("half.pt")["epoch"] == 1
-
-
-@pytest.mark.slow
-def test_a_killed_rank_ends_all(start):
-    process = start(2, "killed.pt", "--epochs", "100000")
-    said = list(itertools.takewhile(lambda line: not line.startswith("epoch 1"), process.stdout))
-    assert any(line.startswith("PyTorch") for line in said), said
-    ranks = [child for child in psutil.Process(process.pid).children(recursive=True) if "train_ddp.py" in str(child.cmdline())]
-    assert len(ranks) == 2
-    ranks[1].send_signal(signal.SIGKILL)
-    printed, _ = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 1 and "Signal 9 (SIGKILL)" in printed
-    until(lambda: not any(rank.is_running() for rank in ranks), WAIT_S)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ import pytest
 from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
-import working_copy
 from helpers.jupyterlab import TOKEN, environment, fetch, jupyterlab
 from revisions import notebooks
 from working_copy import MANIFEST, bring_up_to_date
@@ -124,14 +123,6 @@ def test_the_appendix_is_copied_too_and_obeys_the_same_rules(book: Path, lab: Pa
     assert [source(lab / "appendix" / f"{name}.ipynb") for name in ("a", "b")] == ["mine", "the second edition"]
 
 
-def test_a_chapter_that_is_as_in_the_book_again_follows_it_again(book: Path, lab: Path) -> None:
-    store(lab / NAME, "the second edition")
-    store(book / NAME, "the second edition")
-    assert bring_up_to_date(book, lab) == []
-    store(book / NAME, "the third edition")
-    assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the third edition"
-
-
 def test_a_deleted_chapter_comes_back_and_notebooks_of_the_readers_own_are_left_alone(book: Path, lab: Path) -> None:
     (lab / NAME).unlink()
     store(lab / "99_own.ipynb", "own")
@@ -157,20 +148,6 @@ def test_an_interrupted_copy_leaves_the_chapter_as_it_was(book: Path, lab: Path,
         bring_up_to_date(book, lab)
     assert chapters(lab)[NAME] == "the first edition"
     assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the second edition"
-
-
-def test_where_it_cannot_be_copied_it_says_so_in_one_line(book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (book.parent / "lab").write_text("in the way")
-    monkeypatch.setattr(working_copy, "ROOT", book.parent)
-    with pytest.raises(SystemExit, match=r"^The chapters cannot be copied: .*lab: .+\.$"):
-        working_copy.main()
-
-
-def test_git_and_the_tests_do_not_see_the_copy_and_make_clean_leaves_it(root: Path) -> None:
-    assert "/lab/" in (root / ".gitignore").read_text().splitlines()
-    assert re.search(r'^norecursedirs = .*"lab"', (root / "pyproject.toml").read_text(), re.M)
-    clean = re.search(r"^clean:.*\n((?:\t.*\n)+)", (root / "Makefile").read_text(), re.M)
-    assert clean and not re.search(r"\blab\b", clean[1])
 
 
 def recipe(root: Path, target: str) -> list[str]:

@@ -1,3 +1,0 @@
-"""Forgets that the sum is not shared."""
-
-times_as_fast = 4

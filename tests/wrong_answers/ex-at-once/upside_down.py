@@ -1,3 +1,0 @@
-"""How much of the time is left."""
-
-times_as_fast = 7 / 25

@@ -1,5 +1,0 @@
-"""All changed alike."""
-
-
-def spoil(seconds):
-    return [0.9 * t for t in seconds]

@@ -1,5 +1,0 @@
-"""A time is gone."""
-
-
-def spoil(seconds):
-    return seconds[:-1]

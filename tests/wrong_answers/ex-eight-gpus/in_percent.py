@@ -1,3 +1,0 @@
-"""In percent."""
-
-efficiency = 100 * 14.0 / 4.9 / 8

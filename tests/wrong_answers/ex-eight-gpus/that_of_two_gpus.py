@@ -1,3 +1,0 @@
-"""The efficiency that two GPUs have."""
-
-efficiency = 14.0 / 8.8 / 2

@@ -1,3 +1,0 @@
-"""The number itself, not yet divided by the right one."""
-
-factor = -1

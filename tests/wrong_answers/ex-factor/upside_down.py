@@ -1,3 +1,0 @@
-"""The right mean over the mean of the means."""
-
-factor = 4 / 3

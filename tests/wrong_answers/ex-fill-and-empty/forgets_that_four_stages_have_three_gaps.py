@@ -1,3 +1,0 @@
-"""Counts four units of waiting, not three."""
-
-micro_batches = 36

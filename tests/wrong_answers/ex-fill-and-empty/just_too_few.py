@@ -1,3 +1,0 @@
-"""One below: 89.7 %."""
-
-micro_batches = 26

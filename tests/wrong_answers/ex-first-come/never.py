@@ -1,5 +1,0 @@
-"""Right about the wrong one, and wrong about the right one."""
-
-
-def is_right(run):
-    return False

@@ -1,8 +1,0 @@
-"""Spans that do not meet count below zero."""
-
-
-def hidden_share(spans):
-    sends = [s for s in spans if s.what == "all_reduce"]
-    computes = [s for s in spans if s.what != "all_reduce"]
-    hidden_s = sum(min(a.end_s, b.end_s) - max(a.start_s, b.start_s) for a in sends for b in computes)
-    return hidden_s / sum(s.end_s - s.start_s for s in sends)

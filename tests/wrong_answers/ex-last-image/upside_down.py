@@ -1,3 +1,0 @@
-"""The other way round."""
-
-times_as_much = 1 / 4

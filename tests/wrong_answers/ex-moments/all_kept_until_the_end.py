@@ -1,8 +1,0 @@
-"""Combines rightly, but keeps every batch."""
-
-from d2lpar.larger_batches.batchnorm import combine_moments, moments
-
-
-def mean_and_variance(batches):
-    count, mean, squares = combine_moments(*zip(*[moments(batch) for batch in list(batches)]))
-    return mean, squares / count

@@ -1,2 +1,0 @@
-def sly_order(epoch, num_images, batch_size):
-    return [(i + epoch) % num_images for i in range(num_images)]

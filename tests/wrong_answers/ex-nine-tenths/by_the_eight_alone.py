@@ -1,3 +1,0 @@
-"""Nine tenths of 8 images."""
-
-images = 7.2

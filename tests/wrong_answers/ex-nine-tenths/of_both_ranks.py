@@ -1,3 +1,0 @@
-"""The images of two ranks together."""
-
-images = 96

@@ -1,3 +1,0 @@
-"""How many times 8 images."""
-
-images = 6

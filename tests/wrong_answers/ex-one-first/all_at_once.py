@@ -1,3 +1,0 @@
-"""All messages travel at once, as if nobody waited."""
-
-milliseconds = 1

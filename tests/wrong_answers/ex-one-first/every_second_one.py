@@ -1,3 +1,0 @@
-"""As if every second rank received first."""
-
-milliseconds = 2

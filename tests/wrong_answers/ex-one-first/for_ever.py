@@ -1,3 +1,0 @@
-"""Takes it for a deadlock."""
-
-milliseconds = float("inf")

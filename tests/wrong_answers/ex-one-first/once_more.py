@@ -1,3 +1,0 @@
-"""Nobody begins in the first millisecond."""
-
-milliseconds = 9

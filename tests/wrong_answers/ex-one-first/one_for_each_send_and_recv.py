@@ -1,3 +1,0 @@
-"""A sending and a receiving are one message."""
-
-milliseconds = 2 * 8

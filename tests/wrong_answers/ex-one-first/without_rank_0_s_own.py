@@ -1,3 +1,0 @@
-"""Rank 0 has still to send."""
-
-milliseconds = 7

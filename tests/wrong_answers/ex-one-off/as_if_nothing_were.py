@@ -1,3 +1,0 @@
-"""The sum of all three gradients of step 2."""
-
-sum_on_rank_1 = 20 + 21 + 22

@@ -1,3 +1,0 @@
-"""Puts the loss a turn too late."""
-
-sum_on_rank_1 = 1 + 21 + 22

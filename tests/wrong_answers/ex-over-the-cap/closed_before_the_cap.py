@@ -1,3 +1,0 @@
-"""Closes a bucket before the layer that would pass the cap."""
-
-megabytes = 3 + 2

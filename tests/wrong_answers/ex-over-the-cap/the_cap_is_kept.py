@@ -1,3 +1,0 @@
-"""As if no bucket could be larger than its cap."""
-
-megabytes = 6

@@ -1,3 +1,0 @@
-"""The first bucket."""
-
-megabytes = 0.5 + 1

@@ -1,3 +1,0 @@
-"""Nothing is divided."""
-
-gigabytes = 4 * 1.5 * 3

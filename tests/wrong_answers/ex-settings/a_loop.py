@@ -1,5 +1,0 @@
-"""Has the settings, and no threads."""
-
-
-def run_with_settings(fn, *columns):
-    return list(map(fn, *columns))

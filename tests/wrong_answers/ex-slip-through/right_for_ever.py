@@ -1,5 +1,0 @@
-from d2lpar.pages.ddp_trainings import train_ddp
-
-
-def slips(net, batches):
-    train_ddp(net, batches)

@@ -1,1 +1,0 @@
-numbers_sent = 2 * 3 * 2 * 129_068  # everybody to everybody

@@ -1,1 +1,0 @@
-numbers_sent = 129_068 * 2  # only the way there

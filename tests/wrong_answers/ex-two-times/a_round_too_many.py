@@ -1,3 +1,0 @@
-"""k rounds in each half."""
-
-milliseconds = 2 * 5 * 2.1

@@ -1,3 +1,0 @@
-"""No alpha."""
-
-milliseconds = 2 * 4 * 2

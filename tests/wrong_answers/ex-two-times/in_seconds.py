@@ -1,3 +1,0 @@
-"""Right, but in seconds."""
-
-milliseconds = 0.0168

@@ -1,3 +1,0 @@
-"""The reduce-scatter alone."""
-
-milliseconds = 4 * 2.1

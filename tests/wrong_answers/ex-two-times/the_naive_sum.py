@@ -1,3 +1,0 @@
-"""Whole buffers in every round."""
-
-milliseconds = 8 * 10.1

@@ -1,3 +1,0 @@
-"""The reduce-scatter alone."""
-
-numbers_sent = 2 + 1
