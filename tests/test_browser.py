@@ -374,7 +374,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     ("speedup", "glossary", "speed-up"),
     ("out of memory", "21_sharding", "Out of memory: who needs what, and when?"),  # a pair with a word that says nothing alone
     ("Address already in use", "it_hangs", "Address already in use, EADDRINUSE"),
-    ("watchdog", "it_hangs", "What does the watchdog’s limit count?"), ("P2P", "it_hangs", "The first sum hangs on GPUs: P2P"),
+    ("watchdog", "it_hangs", "What does the watchdog\u2019s limit count?"), ("P2P", "it_hangs", "The first sum hangs on GPUs: P2P"),
     ("my ddp is wrong", "17_is_my_script_right", "Is my script right?"),
     ("deferred initialization", "from_gluon", "Deferred initialisation"),
     ("how do I start", "index", "How do I start?"),
