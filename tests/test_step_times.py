@@ -23,6 +23,7 @@ from d2lpar.one_step.step_times import (
     pieces_of,
     stages_of,
 )
+from helpers.explorers import bars_ms, pieces_of_resnet18
 
 PIECES = [Piece(9e5, 768, 0, 50_176), Piece(116e6, 74_112, 100_352, 50_176), Piece(90e6, 230_272, 75_264, 25_088),
           Piece(116e6, 1_181_184, 25_088, 12_544), Piece(151e6, 4_721_664, 16_906, 8_192)]
@@ -112,6 +113,19 @@ def test_the_cut_leaves_the_busiest_stage_least_and_is_between_pieces():
     assert stages_of(PIECES, 5) == Stages(151e6, 50_176 + 50_176 + 25_088 + 12_544, 50_176)
     with pytest.raises(ValueError, match="5 pieces cannot be cut into 6 stages"):
         stages_of(PIECES, 6)
+
+
+def test_what_eight_ranks_lose_by_layers_and_what_a_fast_link_gives_by_channels():
+    pieces = pieces_of_resnet18()
+    flop, stages = sum(piece.flop for piece in pieces), stages_of(pieces, 8)
+    work_s, even_s, busiest_s = (alone_s(256, each, RATES[0]) for each in (flop, flop / 8, stages.busiest))
+    sends = [4 * 256 * numbers / RATES[1] for numbers in (stages.crossing, stages.widest)]
+    times = [by_layers_s(work_s, even_s, 0, 0, 16), by_layers_s(work_s, busiest_s, 0, 0, 16), by_layers_s(work_s, busiest_s, *sends, 16)]
+    assert times[0] == pytest.approx(work_s / 8 * 23 / 16, rel=1e-12)
+    assert [round(work_s / each, 1) for each in times] == [5.6, 4.6, 3.7]
+    for batch in (32, 256):
+        alone_ms, _, by_channels_ms, _ = bars_ms(2, batch, 10, 100, 0, 1)
+        assert round(alone_ms / by_channels_ms, 2) == 1.78
 
 
 def test_what_is_read_twice_is_counted_once_the_examples_not_and_the_scores_at_last():
