@@ -14,8 +14,8 @@ from d2lpar.pages import names
 from revisions import notebooks
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper", "d2lpar.processes.rank"}  # run, never imported
-UNLISTED = SCRIPTS | {"d2lpar.processes.children", "d2lpar.pages.ddp_trainings"}  # a part of launch; scripts
+SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper"}  # run, never imported
+UNLISTED = SCRIPTS | {"d2lpar.processes.rank", "d2lpar.pages.ddp_trainings"}  # a part of launch; scripts
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
 
 

@@ -27,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from d2lpar.base.checks import check_counts, check_functions, check_module, check_numbers, check_tensors
 from d2lpar.processes import RankError, RankGroup
-from d2lpar.processes.launch import loopback
+from d2lpar.processes.rank import loopback
 from d2lpar.processes.ranks import rank_device
 from d2lpar.processes.recording import Record, record_training
 from d2lpar.processes.rules import Diagnosis, compare, moves, note_batchnorm, same_steps

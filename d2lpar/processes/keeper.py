@@ -1,9 +1,9 @@
 """The keeper of a group: a small process that outlives its caller, if only to end what the caller has started.
 
-    python keeper.py FOLDER
+    python keeper.py FOLDERS
 
 It reads the numbers of the ranks' processes from its input. When that ends, the caller is gone, killed perhaps: then
-the keeper kills every rank with all that the rank has started, and deletes the folder. A caller that ends as it should
+the keeper kills every rank with all that the rank has started, and deletes the folders. A caller that ends as it should
 kills the keeper first.
 """
 
@@ -11,15 +11,12 @@ import os
 import shutil
 import signal
 import sys
+from contextlib import suppress
 
 if __name__ == "__main__":  # to load it must harm nobody
-    numbers = [int(line) for line in sys.stdin]
-    for number in numbers:
-        try:
-            if hasattr(os, "killpg"):
-                os.killpg(number, signal.SIGKILL)
-            else:
-                os.kill(number, signal.SIGTERM)
-        except OSError:
-            pass  # it is gone already
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    for number in [int(line) for line in sys.stdin]:
+        for end in [getattr(os, "killpg", os.kill), os.kill]:  # a rank may have left its group
+            with suppress(OSError):
+                end(number, getattr(signal, "SIGKILL", signal.SIGTERM))
+    for folder in sys.argv[1:]:
+        shutil.rmtree(folder, ignore_errors=True)
