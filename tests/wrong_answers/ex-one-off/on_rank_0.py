@@ -1,3 +1,3 @@
 """What rank 0 takes, a turn later."""
 
-sum_on_rank_1 = 20 + 0 + 0
+sum_on_rank_1 = 40 + 0 + 0

@@ -1,3 +1,3 @@
 """Puts the loss a turn too late."""
 
-sum_on_rank_1 = 1 + 21 + 22
+sum_on_rank_1 = 1 + 41 + 42
