@@ -3,6 +3,7 @@
 import copy
 import time
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -516,6 +517,23 @@ def buffers_sent(rank, settings):
     ({}, True, 0, []), ({"forward_sync_buffers": False}, False, 0, []), ({"broadcast_buffers": False}, False, 1, [FutureWarning])], ids=str)
 def test_the_switch_for_buffers_leaves_the_start_alone_and_its_old_name_does_not(settings, sends, began, warned, group_of):
     assert group_of(2).run(buffers_sent, settings)[1] == (sends, began, warned)
+
+
+def forward_passes_that_send(rank, passes):
+    model, found = DistributedDataParallel(nn.BatchNorm1d(1).to(rank_device())), []
+    around = {"train": nullcontext, "no_grad": torch.no_grad, "no_sync": model.no_sync}
+    for each in passes:
+        with around[each](), Traffic() as traffic:
+            out = model(torch.ones(4, 1, device=rank_device()))
+            found.append(traffic.counts["broadcast"] > 0)
+            if each != "no_grad":
+                out.sum().backward()
+    return found
+
+
+def test_a_forward_pass_sends_buffers_if_the_one_before_recorded_gradients_outside_no_sync(group_of):
+    passes = "train train no_grad no_grad train train no_sync no_sync train train".split()
+    assert group_of(2).run(forward_passes_that_send, passes) == [[True, *(each == "train" for each in passes[:-1])]] * 2
 
 
 def train_unevenly(rank, what=None):

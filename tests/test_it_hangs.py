@@ -1,7 +1,10 @@
 """What the checklist and the page on production say of PyTorch, where "tried" is said and no chapter shows it."""
 
+import os
 import pickle
 import socket
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -102,6 +105,81 @@ def test_two_forward_passes_before_one_backward_pass_are_right_on_cpus(ranks):
     assert max(ranks.run(twice_forward)) <= 1e-12
 
 
+def used_on_rank_0_alone(rank):
+    net = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)])
+    net.forward = lambda x: net[0](x) + net[1](x) if rank == 0 else net[0](x)
+    model, seen = DistributedDataParallel(net, process_group=dist.new_group(timeout=timedelta(seconds=2))), []
+    try:
+        for _ in range(2):
+            model(torch.ones(1, 1)).backward()
+            seen.append("a step")
+    except RuntimeError as error:
+        seen.append(str(error))
+    return seen
+
+
+@pytest.mark.slow
+def test_a_rank_that_alone_uses_a_part_waits_in_the_first_backward_and_the_others_stop_in_the_second_step():
+    with RankGroup(2, "gloo") as ranks:
+        (waits,), (step, stops) = ranks.run(used_on_rank_0_alone)
+    assert "Timed out" in waits and step == "a step" and "Expected to have finished reduction" in stops
+
+
+def evaluates_alone(rank, wrapped):
+    group = dist.new_group(timeout=timedelta(seconds=2))
+    model = DistributedDataParallel(nn.BatchNorm1d(1), process_group=group)
+    for _ in range(3):
+        model(torch.ones(4, 1)).sum().backward()
+    try:
+        if rank == 0:
+            with torch.no_grad():
+                (model if wrapped else model.module)(torch.ones(4, 1))
+        dist.barrier(group)
+    except RuntimeError:
+        return "time is up"
+    return "met"
+
+
+@pytest.mark.slow
+def test_what_rank_0_sends_in_an_evaluation_of_its_own_meets_nobody():
+    with RankGroup(2, "gloo") as ranks:
+        assert ranks.run(evaluates_alone, False) == ["met"] * 2
+    with RankGroup(2, "gloo") as ranks:
+        assert ranks.run(evaluates_alone, True) == ["time is up"] * 2
+
+
+@pytest.mark.parametrize("unscaled", [True, False])
+def test_only_after_unscaling_is_the_gradient_clipped_and_not_the_scaled_one(unscaled):
+    net, X = make_net()[:1], examples(0)
+    norm = torch.cat([g.flatten() for g in gradients(net, net(X).square().mean())]).norm()
+    sgd, scaler = torch.optim.SGD(net.parameters(), lr=1.0), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    before = net[0].weight.detach().clone()
+    scaler.scale(net(X).square().mean()).backward()
+    if unscaled:
+        scaler.unscale_(sgd)
+    nn.utils.clip_grad_norm_(net.parameters(), 2 * norm.item())  # a bound that it does not reach
+    scaler.step(sgd)
+    moved = (before - net[0].weight).norm()
+    torch.testing.assert_close(moved, (norm if unscaled else 2 * norm / 1024).to(moved.dtype), rtol=1e-5, atol=0)
+
+
+def with_the_smallest_number(rank):
+    net, shards = make_net()[:1], examples(0).split(2)
+    model, minibatches = DistributedDataParallel(net), shards[rank::2][:3 - rank]
+    number = torch.tensor(len(minibatches))
+    dist.all_reduce(number, op=dist.ReduceOp.MIN)
+    for X in minibatches[:number]:
+        n = torch.tensor(len(X))
+        dist.all_reduce(n)  # in the loss, which waits for ever inside Join
+        (model(X).square().sum() * 2 / n).backward()
+    return number.item(), [p.grad for p in net.parameters()]
+
+
+def test_ranks_that_are_cut_to_the_smallest_number_of_minibatches_end_together(ranks):
+    (a, first), (b, second) = ranks.run(with_the_smallest_number)
+    assert a == b == 2 and distance(first, second) == 0
+
+
 def compiled(rank, order):
     net = nn.Sequential(*make_net()[::3])
     wraps = {"compile": lambda net: torch.compile(net, backend="eager"), "ddp": DistributedDataParallel}
@@ -156,6 +234,41 @@ def test_a_port_that_is_taken_is_named():
         other.listen()
         with pytest.raises(dist.DistNetworkError, match="EADDRINUSE.*address already in use"):
             dist.TCPStore("127.0.0.1", other.getsockname()[1], 1, is_master=True)
+
+
+FAILS_ONCE = """
+import os
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+print("begins", flush=True)
+dist.barrier()
+if dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    raise RuntimeError("a GPU has fallen off the bus")
+dist.barrier()
+print("ends", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_if_one_rank_fails_the_agents_of_all_machines_start_theirs_again(tmp_path):
+    (script := tmp_path / "fails_once.py").write_text(FAILS_ONCE)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--local-addr=127.0.0.1", "--nnodes=2", "--max-restarts=1",
+                "--rdzv-id=two", "--rdzv-backend=c10d", f"--rdzv-endpoint={endpoint}"]
+    agents = [subprocess.Popen([*torchrun, f"--nproc-per-node={n}", script], text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, env=os.environ | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+              for n in (2, 1)]  # rank 1 is one of the two
+    try:
+        printed = [agent.communicate(timeout=90)[0].splitlines() for agent in agents]
+    finally:
+        for agent in agents:
+            agent.terminate()
+            agent.wait()
+    assert [(lines.count("begins"), lines.count("ends")) for lines in printed] == [(4, 2), (2, 1)]
 
 
 @pytest.fixture
