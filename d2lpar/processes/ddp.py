@@ -108,9 +108,9 @@ def average_flat(module):
     write_means(params, flat)
 
 
-@taught(check_replicas)
+@taught(check_replicas, more="After a backward that raised an error it is no longer right.")
 def average_in_hooks(module):
-    """Call it once: from then on each backward averages gradients, until one raises."""
+    """Call it once: from then on each backward averages the gradients."""
     params, there, sent = trained_params(module)[::-1], set(), []
 
     def arrive(*new):
