@@ -21,9 +21,10 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.processes.ddp import broadcast_start, trained_params
+from d2lpar.processes.ddp import average_flat, broadcast_start, trained_params
 from d2lpar.processes.ranks import rank_device
 from d2lpar.processes.sharding import (
+    Memory,
     Whole,
     gather_parts,
     keep_parts,
@@ -80,11 +81,11 @@ def stage_1(net, make, before=lambda params: None, reduce=reduce_gradient, step=
     return update
 
 
-def stage_2(net, make):
+def stage_2(net, make, reduce=reduce_gradient):
     params, parts = trained_params(net), parts_to_step(net)
     optimizer = make(parts)
     for p, part in zip(params, parts):
-        p.register_post_accumulate_grad_hook(partial(reduce_gradient, part=part))
+        p.register_post_accumulate_grad_hook(partial(reduce, part=part))
 
     def update():
         assert all(p.grad is None for p in params)
@@ -320,6 +321,63 @@ def test_weights_are_whole_after_the_forward_pass_unless_they_are_gathered_twice
     for way, least, most in (("stage 3", 4 * (64 + 32), BYTES), ("stage 3, gathered twice", 0, 0)):
         for *_, kept in group_of(2).run(weigh, RIGHT[way]):
             assert least <= kept <= most
+
+
+def stage_0(net, make):
+    optimizer = make(net.parameters())
+    return lambda: (average_flat(net), optimizer.step(), optimizer.zero_grad())
+
+
+def piled_up(net, make):
+    waiting = []
+
+    def reduce(p, part):
+        waiting.append((p, part))
+        if len(waiting) == len(list(net.parameters())):
+            while waiting:
+                reduce_gradient(*waiting.pop())
+    return stage_2(net, make, reduce)
+
+
+def stack():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.Tanh()) for _ in range(16))).to(rank_device())
+
+
+def peak(rank, way):
+    """Bytes at rest, when backward is over, and at the peak of a step, by the bytes of all parameters."""
+    net = stack()
+    size = storage_bytes(net.parameters())
+    update = way(net, partial(torch.optim.Adam, foreach=False))
+    with Memory() as memory, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            net(torch.rand(1, 128, device=rank_device())).square().mean().backward()
+            dist.barrier()  # by then gloo's threads have let go
+            at_rest = memory.now()
+            update()
+    return at_rest / size, max(memory.history) / size
+
+
+@pytest.mark.parametrize("way, at_rest, least, most", [
+    (stage_0, 4, 5, 5.2), (stage_1, 3, 3, 3.4), (stage_2, 2.5, 2.5, 2.9), (piled_up, 2.5, 3, 3.4), (stage_3, 2, 2.5, 2.9),
+    (stage_3_twice, 2, 2, 2.4), (library, 2, 2, 2.4)])
+def test_the_peak_is_beyond_the_formula_by_a_layer_or_by_what_is_kept_whole(group_of, way, at_rest, least, most):
+    for rest, top in group_of(2).run(peak, way):
+        assert at_rest <= rest <= at_rest + 0.07  # a layer that gloo's threads hold
+        assert least <= top <= most
+
+
+def test_memory_weighs_what_is_there_once_each_and_lets_go_of_what_is_gone():
+    x = torch.ones(1000)
+    with Memory() as memory:
+        y = x + 1
+        y.view(10, 100).t()
+        assert memory.now() == max(memory.history) == 8000
+        z = torch.cat([x, y])
+        assert memory.now() == max(memory.history) == 16000
+        del y, z
+        assert x.add_(1).numel() and memory.now() == 4000 and max(memory.history) == 16000
 
 
 def micro_batches(rank):

@@ -24,7 +24,7 @@ NAMES = {
     "larger_batches.noise": "noise_scale",
     "processes.launch": "RankError",
     "processes.ddp": "at_end_of_backward flat_gradients gradient_of trained_params write_means",
-    "processes.sharding": "Gather Whole gather_parts keep_parts mean_part padded parts_to_step reduce_gradient",
+    "processes.sharding": "Gather Memory Whole gather_parts keep_parts mean_part padded parts_to_step reduce_gradient",
     "processes.evaluation": "unwrap_ddp",
     "processes.traffic": "Traffic record_rank",
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_fit draw_intervals draw_memory draw_panels draw_seeds "

@@ -5,11 +5,15 @@ the mean over the ranks, as in DDP. Each tensor is cut by itself, in a row, into
 zeros fill up the last. The ranks begin with the same network, and their losses use the same parameters in the same
 order: a rank that leaves one out lets the others wait. The optimizer must treat each number by itself, as SGD and Adam
 do; what looks at a whole tensor or at all gradients, as clipping does, sees a part.
+
+`Memory` weighs what a rank holds, at its peak too.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 import torch.distributed as dist
@@ -17,6 +21,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from d2lpar.base.door import taught
 from d2lpar.processes.ddp import check_replicas, gradient_of, trained_params
@@ -85,10 +91,12 @@ class Gather(Function):
 
     @staticmethod
     def forward(ctx, part, shape):
+        """The whole tensor."""
         return gather_parts(part, shape)
 
     @staticmethod
     def backward(ctx, *grads):
+        """This rank's part of the mean gradient."""
         return mean_part(*grads), None
 
 
@@ -109,8 +117,37 @@ def keep_parts(module):
     rank, k = dist.get_rank(), dist.get_world_size()
     places = [(m, name, p) for m in module.modules() for name, p in
               m.named_parameters(recurse=False, remove_duplicate=False)]
-    shapes = {p: p.shape for p in module.parameters()}  # a tied one once
+    shapes = {p: p.shape for p in module.parameters()}  # once if two layers share it
     for p in shapes:
         p.data = padded(p).chunk(k)[rank].clone()
-    for m, name, p in places:
+    for m, name, p in places:  # unsafe: the whole one has another shape
         parametrize.register_parametrization(m, name, Whole(shapes[p]), unsafe=True)
+
+
+class Memory(TorchDispatchMode):
+    """Weighs, within its `with` block, the tensors that an operation has read or made and that are still there.
+
+    `history` has their bytes after each operation, so its largest is the peak; what an operation takes and gives back by
+    itself is not in it. Of a `DTensor` the part counts.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.history: list[int] = []
+
+    def now(self) -> int:
+        """What they take at this moment, in bytes."""
+        return sum(place.nbytes() for place in self.places.values())
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(hasattr(t, "to_local") for t in types):  # a DTensor; what it does with its part comes here by itself
+            return NotImplemented
+        out = func(*args, **kwargs or {})
+        for x in tree_leaves((args, kwargs, out)):
+            if isinstance(x, Tensor) and not hasattr(x, "to_local"):
+                place = x.untyped_storage()
+                if place.device.type != "meta":  # where a DTensor tries an operation without numbers
+                    self.places[id(place)] = place
+        self.history.append(self.now())
+        return out
