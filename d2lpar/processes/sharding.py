@@ -127,8 +127,8 @@ def keep_parts(module):
 class Memory(TorchDispatchMode):
     """Weighs, within its `with` block, the tensors that an operation has read or made and that are still there.
 
-    `history` has their bytes after each operation, so its largest is the peak; what an operation takes and gives back by
-    itself is not in it. Of a `DTensor` the part counts.
+    `history` has their bytes after each operation, so its largest is the peak; what an operation takes and gives back
+    by itself is not in it. Of a `DTensor` the part counts.
     """
 
     def __init__(self) -> None:
