@@ -726,6 +726,15 @@ def test_results_and_prints_come_in_rank_order_with_one_sum_on_all_ranks(capfd, 
     assert capfd.readouterr() == ("".join(printed), "")
 
 
+def all_cores(rank):
+    from d2lpar.base.devices import ALL_CORES
+    return ALL_CORES
+
+
+def test_a_rank_knows_as_many_cores_as_its_caller(both_ways):
+    assert run_ranks(all_cores, 2) == [all_cores(0)] * 2
+
+
 def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:

@@ -18,12 +18,13 @@ const wordsOf = (query) => query.toLowerCase().split(/\s+/)
 const spelled = (word) => [...word.replace(/(?<=\p{L}{2}[^s])s$|(?<=\p{L}{5})(ed|ing|e)$/u, "").replace(/[-_]/g, "")]
   .map((letter) => letter.replace(/[.*+?^${}()|[\]\\]/, "\\$&").replace(/[sz]/, "[sz]")).join("[-_]?");
 
-// What to look for at the start of words: each one that says something, and each two neighbours of which one does.
+// What to look for at the start of words: each one that says something, each two neighbours of which one does, and all.
 const termsOf = (words) => {
   const all = words.every((word) => COMMON.has(word));
   const says = words.map((word) => all || !COMMON.has(word));
   const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && `${spelled(words[i])}[^\\p{L}\\p{N}]{0,2}${spelled(word)}`);
-  return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean)])];
+  const whole = words.length > 2 ? [words.map(spelled).join("[^\\p{L}\\p{N}]{0,2}")] : [];
+  return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
 };
 const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
 

@@ -7,7 +7,9 @@ classes and values that it uses; the program that started it is not run again, s
 
 from __future__ import annotations
 
+import io
 import linecache
+import marshal
 import math
 import multiprocessing
 import os
@@ -24,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, process, resource_tracker, util
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
@@ -32,7 +34,7 @@ import torch
 import torch.distributed as dist
 
 from d2lpar.base.checks import check_counts, shown
-from d2lpar.base.devices import device_cores
+from d2lpar.base.devices import ALL_CORES, device_cores
 from d2lpar.base.interrupts import Waiting, uninterrupted
 from d2lpar.processes.rank import CALL, LEAVE, live
 
@@ -191,7 +193,7 @@ class _Rank:
     def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str) -> None:
         self.name, self._prefix, self._printed = f"rank {rank}", Path(folder, f"{rank}-"), 0
         theirs, self.words = multiprocessing.Pipe(duplex=False)
-        settings = folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method()
+        settings = folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(), ALL_CORES
         context: Any = multiprocessing.get_context(method)
         self.process = context.Process(target=live, args=settings)
         with theirs, _for_children():
@@ -369,10 +371,19 @@ def _backend(world_size: int) -> str:
     return "nccl" if gpus >= world_size else "gloo"
 
 
+class _Pickler(cloudpickle.Pickler):
+    """Code keeps the name of its file, which tracebacks show; cloudpickle writes down another one, from 3.1.3 on."""
+
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child(
+        {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))})  # the ranks' Python is the caller's
+
+
 def _pickle_call(fn: Callable, args: tuple) -> bytes:
     """`fn` and `args`, and the source of what has no file, such as a notebook's cells, for tracebacks."""
     cells = {name: entry for name, entry in linecache.cache.items() if len(entry) == 4 and entry[1] is None}
+    written = io.BytesIO()
     try:
-        return cloudpickle.dumps((fn, args, cells, device_cores()))
+        _Pickler(written).dump((fn, args, cells, device_cores()))
     except Exception as error:
         raise ValueError(f"fn and its arguments must be such that they can be pickled: {error}") from error
+    return written.getvalue()

@@ -24,13 +24,15 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
+from d2lpar.base import devices
+
 CALL, LEAVE = b"call", b"leave"  # the words of the caller
 
 
 def live(folder: str, rank: int, world_size: int, backend: str, caller: Connection, path: list[str],
-         start_method: str) -> None:
+         start_method: str, cores: int) -> None:
     """The life of a rank: call after call; what a function raises is written down for the caller."""
-    settle(f"{folder}/{rank}", path, start_method)
+    settle(f"{folder}/{rank}", path, start_method, cores)
     with open(f"{folder}/{rank}-stack", "w") as stack:
         if hasattr(faulthandler, "register"):  # not on Windows
             faulthandler.register(signal.SIGTERM, stack, all_threads=False, chain=True)
@@ -53,7 +55,7 @@ def live(folder: str, rank: int, world_size: int, backend: str, caller: Connecti
     finish()
 
 
-def settle(files: str, path: list[str], start_method: str) -> None:
+def settle(files: str, path: list[str], start_method: str, cores: int) -> None:
     """Begin as a fresh Python that the caller has started does, where multiprocessing does not see to it."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which ends the rank with all that it has started
@@ -62,6 +64,8 @@ def settle(files: str, path: list[str], start_method: str) -> None:
     sys.path[:] = path
     multiprocessing.set_start_method(start_method, force=True)  # a DataLoader in a rank is to work as in the caller
     torch.seed()
+    devices.ALL_CORES = cores  # it was found while OMP_NUM_THREADS is 1
+    torch.set_num_threads(cores)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     log = os.open(f"{files}-log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)  # of all beneath Python
