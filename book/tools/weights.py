@@ -15,7 +15,7 @@ import nbformat
 from revisions import name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMITS = {  # at most so many words and cells on the path; chapters that are not here wait to be divided
+LIMITS = {  # at most so many words and cells on the path
     "01_why_gradients_split": (1400, 20),
     "02_data_parallelism_from_scratch": (1600, 36),
     "03_bugs_that_train": (1100, 24),
