@@ -11,6 +11,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -53,9 +54,8 @@ def nothing_is_left(tmp_path, monkeypatch):
         gc.collect()
         return os.listdir(temporary), {**os.environ, "PYTEST_CURRENT_TEST": ""}
 
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    temporary = tempfile.mkdtemp(prefix="d2lpar-")  # in a folder of pytest's the name of a socket can be too long
+    monkeypatch.setattr(tempfile, "tempdir", temporary)
     before, files, processes, threads = state(), open_files(), started(), {*threading.enumerate()}
     yield
     assert state() == before
@@ -65,6 +65,7 @@ def nothing_is_left(tmp_path, monkeypatch):
     assert {*threading.enumerate()} <= threads
     assert {process for process in started() - processes if alive(process.pid)} == set()
     assert not dist.is_initialized()
+    shutil.rmtree(temporary)
 
 
 def started():
@@ -575,6 +576,14 @@ def script(folder, *arguments):
 def test_a_script_needs_no_guard_and_its_ranks_load_no_more_than_its_function_needs(tmp_path):
     with script(tmp_path, "") as caller:
         assert caller.stdout.read() == "[(0, False), (1, False)]\n"
+
+
+def test_where_the_name_of_a_socket_would_be_too_long_ranks_are_fresh_pythons(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
+    os.mkdir(tempfile.gettempdir())
+    with script(tmp_path, "") as caller:
+        assert caller.stdout.read() == "[(0, False), (1, False)]\n"
+    assert os.listdir(tempfile.gettempdir()) == []
 
 
 def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):

@@ -299,8 +299,11 @@ def _start_method() -> str:
     if _first != [here]:  # in a copy of the program, made by os.fork, the server is not its child
         return "spawn"
     resource_tracker.ensure_running()  # else the server's start would see to it, which lets SIGINT through again
-    with _for_children():
-        forkserver.ensure_running()
+    try:
+        with _for_children():
+            forkserver.ensure_running()
+    except OSError:  # the name of the folder for temporary files is too long for a socket in it
+        return "spawn"
     return "forkserver"
 
 
