@@ -377,8 +377,10 @@ def _backend(world_size: int) -> str:
 class _Pickler(cloudpickle.Pickler):
     """Code keeps the name of its file, which tracebacks show; cloudpickle writes down another one, from 3.1.3 on."""
 
-    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child(
-        {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))})  # the ranks' Python is the caller's
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, CodeType):
+            return marshal.loads, (marshal.dumps(obj),)  # for one and the same Python, which the ranks' is
+        return super().reducer_override(obj)
 
 
 def _pickle_call(fn: Callable, args: tuple) -> bytes:
