@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar data`, `diagnose`, `bench` and `study`; each has a --help."""
+"""The package's commands: `python -m d2lpar data`, `train`, `diagnose`, `bench` and `study`; each has a --help."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
+    commands.add_parser("train", add_help=False, help="train a network, so that it can be killed and go on")
     about = "run a training on one worker and on ranks, and say what differs (seconds)"
     options = commands.add_parser("diagnose", help=about, description=about)
     options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
@@ -34,6 +35,11 @@ def main() -> None:
                          help="in place of them, single steps of many kinds from ten trained networks (twenty minutes)")
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
+    if sys.argv[1:2] == ["train"]:
+        from d2lpar.trainer import command as train
+
+        train(sys.argv[2:])
+        return
     args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks)

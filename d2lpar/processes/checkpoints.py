@@ -1,0 +1,77 @@
+"""Checkpoints: what is left of a training that is killed. Each is a file of `torch.save`, whole or not there at all.
+
+`step-00000040-9c56cc51b374c3ba.pt` is the state after 40 updates; behind the step stands the start of the SHA-256 of
+the file's bytes, as in the names of PyTorch's own weights. One process writes into a folder at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from d2lpar.base.door import taught
+
+UNFINISHED = "unfinished"
+
+
+def checkpoints(folder: str | Path) -> list[Path]:
+    """The checkpoints in `folder`, the oldest first; whether they are whole is not looked at."""
+    return sorted(Path(folder).glob("step-*.pt"))
+
+
+def check_finite(state: object) -> None:
+    """Raise ValueError if a tensor in `state` holds NaN or infinity, which would take the place of what is right."""
+    for x in tree_leaves(state):
+        if isinstance(x, Tensor) and x.is_floating_point() and not x.isfinite().all():
+            raise ValueError(f"a tensor of shape {tuple(x.shape)} holds NaN or infinity: the checkpoint before stays")
+
+
+@contextmanager
+def no_remains(folder: str | Path) -> Generator[None]:
+    """Make the folder; if what is written there does not become whole, as on a full disk, take it away."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        Path(folder, UNFINISHED).unlink(missing_ok=True)
+
+
+@taught(check_finite, around=no_remains, raises="ValueError: for NaN or infinity. OSError: if the disk is full.")
+def save_checkpoint(folder, step, state):
+    """Write `state` into a file that is there whole, or not at all; keep the last two."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    data = file.getvalue()
+    unfinished = Path(folder, UNFINISHED)
+    with open(unfinished, "wb") as disk:
+        disk.write(data)
+        disk.flush()
+        os.fsync(disk.fileno())  # on the disk, not only on its way
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    os.replace(unfinished, Path(folder, f"step-{step:08}-{digest}.pt"))
+    for old in checkpoints(folder)[:-2]:
+        old.unlink()
+
+
+@taught(more="On the CPU, of numbers, strings and tensors only: no code of the file is run.")
+def newest_checkpoint(folder):
+    """The path and the state of the newest whole checkpoint, or None and None.
+    One that is not whole is named, and put aside."""
+    for path in reversed(checkpoints(folder)):
+        data = path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        if path.stem.endswith(digest):
+            return path, torch.load(io.BytesIO(data), "cpu", weights_only=True)
+        path.rename(path.with_suffix(".broken"))
+        print(f"{path.name} is not whole (its bytes give {digest}); "
+              "I look at the one before", file=sys.stderr)
+    return None, None
