@@ -84,6 +84,7 @@ def drill(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s
 
     Raises:
         TimeoutError: if it has not ended after `limit_s`, with its log.
+        RuntimeError: if it has ended before all were killed.
     """
     log, metrics = Path(folder, "log"), Path(folder, "metrics")
     running, end, recovered_s = agent(folder, *options, **how), time.monotonic() + limit_s, []
@@ -101,6 +102,8 @@ def drill(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s
         for kill in kills:
             wait(lambda: updates(folder) >= kill.step)  # noqa: B023
             before, killed = lives(), time.monotonic()
+            if running.poll() is not None:
+                raise RuntimeError(f"ended before step {kill.step} could be its last:\n{log.read_text()}")
             rank_of(running, kill.rank).send_signal(kill.signal)
             wait(lambda: lives() > before)  # noqa: B023
             began = metrics.stat().st_size
@@ -141,7 +144,7 @@ def main() -> None:
             odd = done.status or differing(done.state, undisturbed.state)
             failed += bool(odd)
             print(f"{number + 1}: rank {kill.rank} killed after step {kill.step}, on again after "
-                  f"{sum(done.recovered_s):.1f} s, " + (f"DIFFERS: {odd}\n{done.log}" if odd else "the same bits"), flush=True)
+                  f"{sum(done.recovered_s):.1f} s, {f'DIFFERS in {odd}' if odd else 'the same bits'}", flush=True)
     sys.exit(f"{failed} of {args.count} differ" if failed else None)
 
 
