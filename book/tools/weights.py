@@ -33,6 +33,7 @@ LIMITS = {  # at most so many words and cells on the path
     "15_library_ddp": (2000, 42),
     "16_several_machines": (1400, 26),
     "17_is_my_script_right": (1300, 26),
+    "18_training_that_survives": (1600, 30),
     "19_where_time_goes": (1400, 26),
     "20_three_ways": (1400, 26),
     "21_sharding": (1600, 30),

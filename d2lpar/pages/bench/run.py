@@ -29,6 +29,7 @@ from d2lpar.pages.bench.cases import (
 )
 from d2lpar.pages.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
 from d2lpar.pages.bench.single import dispatch_times, loader_times
+from d2lpar.pages.bench.survival import checkpoint_times, restart_times
 from d2lpar.processes import RankError, run_ranks
 
 NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
@@ -59,6 +60,12 @@ def bench(quick: bool = False) -> Report:
                            dispatch_times(k, repeats), "ours", "pools") for k in (2, 8)]
         for k, parts in (QUICK if quick else FULL).items():
             rows += group_rows(k, parts, repeats)
+        print("a training that survives: checkpoints" + ", killed ranks" * (not quick))
+        rows.append(ratio_row("survival", "an epoch of LeNet with a checkpoint", "without one",
+                              checkpoint_times(repeats), "saved", "bare", 1.0))
+        if not quick:
+            rows.append(ratio_row("survival", "from a killed rank to the next update", "from a start to the first",
+                                  restart_times(5), "killed", "started"))
     rows.sort(key=lambda row: GROUPS.index(row.group))
     return Report(describe_machine() | {"data": data}, repeats, round(time.perf_counter() - start), rows)
 
