@@ -111,12 +111,6 @@ def test_the_mean_square_is_that_of_the_norms_of_so_many_images(monkeypatch):
     assert sizes == [(n, 0) for n in SIZES for _ in range(2)]
 
 
-def test_a_seed_or_a_rate_that_makes_no_sense_is_refused():
-    for args, said in (((8, 0.2, -1), "seed"), ((8, -1, 0), "learning rate"), ((64, 0.2, 0), "one full minibatch")):
-        with pytest.raises(ValueError, match=said):
-            run_branches(*args, TINY)
-
-
 def test_branches_want_real_images_and_there_is_a_record_of_every_seed(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="python -m d2lpar data"):
         run_all_branches(tmp_path / "x.jsonl", 1, TINY)

@@ -100,10 +100,10 @@ def run_branches(batch_size: int, lr: float, seed: int, size: Size = SMALL, epoc
         the mean square of the norms of the gradients of 2, 4, ..., 128 images.
 
     Raises:
-        ValueError: for a batch size, a rate, a seed or a size that makes no sense.
+        ValueError: for a batch size of more images than there are.
     """
     setting = Setting("dropped", "fresh", 1, batch_size, lr, size.num_train)
-    check_setting(setting, seed, size)
+    check_setting(setting, size)
     cores = torch.get_num_threads()
     torch.set_num_threads(1)  # in channels_last, a few images on two threads can spoil memory (PyTorch 2.15)
     try:

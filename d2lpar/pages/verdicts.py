@@ -10,7 +10,7 @@ from pathlib import Path
 from traceback import extract_tb, walk_tb
 from typing import Any
 
-from d2lpar.base.checks import check_functions, is_number, shown
+from d2lpar.base.checks import is_number, shown
 
 
 def check(label: str, answer: Any) -> None:
@@ -38,7 +38,6 @@ def verdict(check: Callable, answer: Any) -> None:
     An answer that raises, that is no function, or whose result is not of the kind that
     is asked for is told so in words too, never by a traceback.
     """
-    check_functions(check=check)
     if not callable(answer):
         print(f"Not yet: the answer must be a function, it is {shown(answer)}.")
         return
