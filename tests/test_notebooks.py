@@ -55,10 +55,6 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
-def test_there_are_chapters_and_an_appendix():
-    assert CHAPTERS and len(NOTEBOOKS) > len(CHAPTERS)
-
-
 @every_notebook
 def test_taught_cells_hold_exactly_the_text_of_the_package(path):
     for cell, text in sync_cells.taught_cells(read(path)):
