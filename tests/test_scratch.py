@@ -360,5 +360,5 @@ def test_on_gpus_too_k_replicas_take_the_step_of_one_worker(k, step):
 
 def test_the_parameters_of_a_network_need_not_be_made_a_list_first():
     net = torch.nn.Linear(3, 2)
-    replica = get_params(net.parameters(), CPU)
+    replica = get_params(net.parameters(), "cpu")  # a device as PyTorch takes it
     assert [torch.equal(p, q) for p, q in zip(replica, net.parameters(), strict=True)] == [True, True]
