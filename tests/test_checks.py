@@ -23,7 +23,6 @@ from d2lpar.one_step.concise import evaluate_accuracy_gpus, train_data_parallel
 from d2lpar.one_step.models import LeNet, lenet_params
 from d2lpar.one_step.replicas import gather, scatter
 from d2lpar.one_step.scratch import (
-    allreduce,
     evaluate_accuracy,
     get_params,
     sgd,
@@ -34,7 +33,6 @@ from d2lpar.one_step.scratch import (
 )
 from d2lpar.one_step.yardstick import distance, one_worker, same_bits
 from d2lpar.sums.cluster_cost import halving_s, nested_halving_s, nested_ring_s
-from d2lpar.sums.collectives import allreduce_flat
 from d2lpar.sums.cost import Link, fit_link
 from d2lpar.sums.messages import deliver, exchange
 
@@ -126,9 +124,6 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
         ("of nothing", [], [], "counterpart of its shape"),
         ("of imaginary parts", [torch.ones(2) * 1j], [torch.ones(2) * 2j], "complex"))},
     "the bits of nothing": (same_bits, lambda: {"replicas": [[], []]}, "counterpart"),
-    "allreduce of shapes that broadcast": (allreduce, lambda: {"data": [torch.ones(2, 2), torch.ones(2)]}, "shape of entry 1"),
-    "allreduce of one tensor twice": (allreduce, lambda: {"data": [torch.ones(3)] * 2}, "entries 0 and 1 overlap"),
-    "lists of two lengths": (allreduce_flat, lambda: {"device_tensors": [[torch.ones(2), torch.ones(3)], [torch.ones(2)]]}, "lengths \\[2, 1\\]"),
     "a move from the end": (exchange, lambda: one_move(0, -1, 0), "count from 0"),
     "a move that broadcasts": (exchange, lambda: one_move(x=torch.ones(1)), "does not fit into"),
     "a move that rounds": (exchange, lambda: one_move(y=torch.zeros(3).long()) | {"add": False}, "float32 .* does not fit into torch.int64"),

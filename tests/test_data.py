@@ -405,12 +405,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"%x\r\n%s" % (len(content), content[: len(content) // 2]))
 
-    def other_bytes(self, content):
-        self.whole(content[:-1] + bytes([content[-1] ^ 1]))
-
-    def no_http(self, content):
-        self.wfile.write(b"this is no answer\r\n\r\n")
-
     def stall(self, content):
         self.begin(len(content))
         self.wfile.write(content[: len(content) // 2])
@@ -442,8 +436,6 @@ BROKEN_SERVERS = {
     "404": (Answer.not_found, "404"),
     "cut": (Answer.cut, "corrupted"),
     "cut in a chunk": (Answer.cut_in_a_chunk, "IncompleteRead"),
-    "wrong checksum": (Answer.other_bytes, "corrupted"),
-    "no HTTP": (Answer.no_http, "this is no answer"),
     "stall": (Answer.stall, "timed out"),
 }
 

@@ -3,7 +3,6 @@
 In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
 """
 
-import re
 import signal
 from functools import cache
 from unittest import mock
@@ -298,19 +297,13 @@ def test_accuracy_counts_every_example_once_also_in_a_smaller_last_batch():
     assert evaluate_accuracy(params, batches) == right / 33
 
 
-def test_training_gives_its_record_and_prints_a_line_per_epoch_and_a_closing_one(small_data, capsys):
+def test_training_gives_its_replicas_and_its_record(small_data):
     device_params, training = train(2, 32, 0.1, num_epochs=3)
     assert len(device_params) == 2 and len(training.epoch_s) == len(training.accuracies) == 3
     assert all(seconds > 0 for seconds in training.epoch_s)
     test_iter = data.load_data_fashion_mnist(32)[1]
     for params in device_params:
         assert evaluate_accuracy(params, test_iter) == training.accuracies[-1]
-    source, *epochs, closing, where = capsys.readouterr().out.splitlines()[:6]
-    assert source.startswith("STAND-IN images, not Fashion-MNIST, 140 training and 70 test images")
-    for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
-        assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
-    assert re.fullmatch(rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch", closing)
-    assert re.fullmatch(r"on \[cpu, cpu\]: 2 virtual devices .*", where)
 
 
 def test_the_same_seed_and_devices_give_the_same_bits_and_another_seed_others(small_data):
