@@ -34,6 +34,7 @@ from d2lpar.processes.sharding import (
     reduce_gradient,
 )
 from d2lpar.processes.traffic import Traffic, record_rank
+from test_ddp import message_of
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(180)]
 
@@ -481,14 +482,6 @@ def test_rank_0_has_half_a_network_and_what_all_save_another_number_of_ranks_can
 
 
 # What is refused
-
-
-def message_of(fn, *args):
-    try:
-        fn(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing was refused"
 
 
 def refusals(rank):
