@@ -81,8 +81,6 @@ class RankGroup:
 
     def __init__(self, world_size: int, backend: str | None = None) -> None:
         check_counts(the_number_of_ranks=world_size)
-        if backend not in (None, "gloo", "nccl"):
-            raise ValueError(f'the backend must be "gloo" or "nccl", got {backend!r}')
         self.world_size, self.backend = world_size, backend or _backend(world_size)
         self._started: _Started | None = None
         self._running = threading.Lock()
