@@ -132,9 +132,6 @@ def check_setting(setting: Setting, size: Size) -> None:
     for name, known in (("last", LAST_STEPS), ("start", STARTS), ("norm", NORMS)):
         if getattr(setting, name) not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}, got {getattr(setting, name)!r}")
-    if setting.num_train < setting.batch_size:
-        raise ValueError(f"an epoch needs one full minibatch, but num_train is {setting.num_train} and the batch size "
-                         f"{setting.batch_size}")
     if setting.norm == "group" and (setting.start == "used" or size.width % 4):
         raise ValueError("group normalisation starts fresh, in groups of four channels, "
                          f"got start {setting.start!r} and width {size.width}")
