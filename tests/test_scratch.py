@@ -9,11 +9,9 @@ from unittest import mock
 
 import pytest
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from d2lpar import (
-    allreduce,
     evaluate_accuracy,
     get_params,
     one_worker,
@@ -119,27 +117,6 @@ def test_all_replicas_are_equal_to_the_bit_after_every_step_and_every_parameter_
             assert all(torch.equal(p, q) for p, q in zip(params, device_params[0]))
         assert not any(torch.equal(p, b) for p, b in zip(device_params[0], before))
         assert all(p.is_leaf and p.requires_grad for params in device_params for p in params)
-
-
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("k", [1, 3])
-def test_several_steps_equal_pytorchs_sgd_on_a_module(k, step):
-    X, y = examples(33, torch.float64)
-    device_params = replicas(k, torch.float64)
-    module = nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(),
-        nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10)).double()
-    with torch.no_grad():
-        for own, p in zip(module.parameters(), device_params[0]):
-            own.copy_(p.t() if p.dim() == 2 else p)
-    trainer = torch.optim.SGD(module.parameters(), lr=0.1)
-    for batch in (slice(0, 16), slice(16, 33), slice(3, 10)):
-        trainer.zero_grad()
-        nn.functional.cross_entropy(module(X[batch]), y[batch]).backward()  # the mean
-        trainer.step()
-        step(X[batch], y[batch], device_params, try_devices(k), 0.1)
-    for own, p in zip(module.parameters(), device_params[0]):
-        assert distance(p.detach(), own.detach().t() if p.dim() == 2 else own.detach()) <= 1e-12
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -268,21 +245,6 @@ def test_a_step_after_one_that_failed_or_after_a_gradient_of_something_else_is_t
     for params in device_params:
         assert max(distance(p.detach(), q) if q.norm() else 0.0 for p, q in zip(params, expected)) <= 1e-12
         assert all(torch.equal(p, q) for p, q in zip(params, device_params[0]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_bare_step_on_replicas_that_are_one_is_1_2_4_8_and_16_times_too_large_and_its_door_refuses(dtype):
-    X, y = examples(9, dtype)
-    step, *_ = bare(train_batch, allreduce, split_batch, sgd)
-    for k in range(1, 6):
-        start, [before] = replicas(1, dtype)[0], values(replicas(1, dtype))
-        right = one_worker(X, y, start, 0.1)
-        if k > 1:
-            with pytest.raises(ValueError, match="parameter 0 of replica 0 and parameter 0 of replica 1 share memory"):
-                train_batch(X, y, [start] * k, [CPU] * k, 0.1)
-        step(X, y, [start] * k, [CPU] * k, 0.1)
-        for p, b, q in zip(start, before, right):
-            assert ((p.detach() - b).norm() / (q - b).norm()).item() == pytest.approx(2 ** (k - 1), rel=1e-4 if dtype is torch.float32 else 1e-12)
 
 
 # A whole training
