@@ -272,6 +272,12 @@ def test_the_same(what, against, k):
     assert type(own["outputs"]) is type(other["outputs"])
 
 
+def test_six_examples_on_four_devices_are_three_shards_of_two():
+    lengths = []
+    check_as_torch(lambda: Apply(lambda m, x: lengths.append(len(x)) or x * m.w, w=rand(6)), rand(6, 6), k=4)
+    assert lengths == [2] * 6
+
+
 @both
 def test_a_hook_is_shared_and_called_by_every_replica(wrap):
     rows, back, net = [], [], mlp()
@@ -289,6 +295,20 @@ def test_one_of_two_outputs_after_the_other(wrap):
     second.sum().backward()
     assert_close(gradients(net), [X.sum(0), X.sum(0)])
     check_error(RuntimeError, "second time", lambda: second.sum().backward())
+
+
+def test_a_lock_an_open_file_and_a_generator_are_shared():
+    locks, things = [], []
+
+    def make():
+        net = Doing(lambda m, h: things.append((m.lock, m.file, m.numbers)) or h)
+        net.lock, net.file, net.numbers = threading.Lock(), sys.__stdout__, iter(range(3))
+        locks.append(net)
+        return net
+
+    check_as_torch(make, rand(6, 6))
+    for net, seen in zip(locks, (things[:3], things[3:])):
+        assert all(a is net.lock and b is net.file and c is net.numbers for a, b, c in seen)
 
 
 @both
@@ -392,6 +412,22 @@ def test_hooks_on_a_parameter_and_retained_gradients(wrap):
     weighted(out).backward()
     assert same(seen, [net[0].weight.grad]) and h.grad.norm() > 0
     assert torch.equal(out.grad, rand(7, 3, seed=50))
+
+
+def test_a_dict_on_the_module_is_one_for_all_replicas_and_they_overwrite_each_other():
+    answers = []
+    for wrap in (ours, theirs):
+        all_here = threading.Barrier(3)
+
+        def fn(m, x):
+            m.features["x"] = x
+            all_here.wait(20)
+            return m.features["x"]
+
+        net = Apply(fn)
+        net.features = {}
+        answers.append(wrap(net, 3)(torch.arange(3.0)).unique().numel())
+    assert answers == [1, 1]  # whose, depends on the threads
 
 
 # Different, each seen on both sides
