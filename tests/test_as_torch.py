@@ -279,36 +279,12 @@ def test_six_examples_on_four_devices_are_three_shards_of_two():
 
 
 @both
-@pytest.mark.parametrize("kind", ["object", "bound method"])
-def test_a_hook_is_shared_and_called_by_every_replica(wrap, kind):
-    class Recorder:
-        def __init__(self):
-            self.rows, self.gradients = [], 0
-
-        def __call__(self, module, args, out):
-            self.rows.append(len(out))
-
-        record = __call__
-
-        def back(self, module, *grads):
-            self.gradients += 1
-
-    recorder, net = Recorder(), mlp()
-    net[0].register_forward_hook(recorder if kind == "object" else recorder.record)
-    net[0].register_full_backward_hook(recorder.back)
+def test_a_hook_is_shared_and_called_by_every_replica(wrap):
+    rows, back, net = [], [], mlp()
+    net[0].register_forward_hook(lambda m, args, out: rows.append(len(out)))
+    net[0].register_full_backward_hook(lambda *args: back.append(1))
     wrap(net, 3)(rand(6, 6).requires_grad_()).sum().backward()
-    assert recorder.rows == [2, 2, 2] and recorder.gradients == 3
-
-
-@both
-def test_a_retained_graph_and_a_second_backward(wrap):
-    net, X = mlp(), rand(7, 6).requires_grad_()
-    loss = weighted(wrap(net, 3)(X))
-    loss.backward(retain_graph=True)
-    once = [x.clone() for x in (X.grad, *gradients(net))]
-    loss.backward()
-    assert_close([X.grad, *gradients(net)], [2 * x for x in once])
-    check_error(RuntimeError, "second time", loss.backward)
+    assert rows == [2, 2, 2] and len(back) == 3
 
 
 @both
@@ -387,19 +363,6 @@ def test_a_buffer_changed_in_place_is_replica_0s():
     assert not same(result["buffers"], list(Doing().buffers()))
 
 
-def test_a_wrapper_as_part_of_a_larger_module():
-    found = []
-    for wrap in (ours, theirs):
-        inner = convnet()
-        net = nn.Sequential(nn.Conv2d(1, 1, 3, padding=1).double(), wrap(inner, 3), nn.Linear(3, 2).double())
-        known(net)
-        X = rand(7, 1, 6, 6).requires_grad_()
-        weighted(net(X)).backward()
-        assert "1.module.0.weight" in net.state_dict()
-        found.append((gradients(net), X.grad, list(net.buffers())))
-    assert_close(*found)
-
-
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode):
     modes = []
@@ -428,6 +391,7 @@ def test_a_large_attribute_is_shared_and_nobody_goes_through_it(wrap):
 def test_one_module_in_two_wrappers_twice_in_a_chain_and_from_another_thread(wrap):
     nets, X = [known(nn.Linear(6, 6).double()) for _ in range(2)], rand(7, 6)
     two, three = wrap(nets[0], 2), wrap(nets[0], 3)
+    assert list(two.state_dict()) == ["module.weight", "module.bias"]
     loss = weighted(two(three(X))) + weighted(three(X))
     (weighted(nets[1](nets[1](X))) + weighted(nets[1](X))).backward()
     thread = threading.Thread(target=loss.backward)

@@ -111,12 +111,6 @@ def test_the_mean_square_is_that_of_the_norms_of_so_many_images(monkeypatch):
     assert sizes == [(n, 0) for n in SIZES for _ in range(2)]
 
 
-def test_a_seed_or_a_rate_that_makes_no_sense_is_refused():
-    for args, said in (((8, 0.2, -1), "seed"), ((8, -1, 0), "learning rate"), ((64, 0.2, 0), "one full minibatch")):
-        with pytest.raises(ValueError, match=said):
-            run_branches(*args, TINY)
-
-
 def test_branches_want_real_images_and_there_is_a_record_of_every_seed(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="python -m d2lpar data"):
         run_all_branches(tmp_path / "x.jsonl", 1, TINY)
@@ -141,7 +135,7 @@ def test_damped_by_its_divisor_or_by_its_rate_is_the_same_step(net):
 # the stored ones
 
 
-def test_the_stored_branches_are_of_ten_networks_on_real_data_and_name_no_one(root):
+def test_the_stored_branches_are_of_ten_networks_on_real_data():
     about, records = stored_records("branches")
     assert [r["run"] for r in records] == [{"batch_size": 32, "lr": 0.2, "seed": seed} for seed in range(10)]
     assert about["command"] == "python -m d2lpar study --only branches" and about["size"] == SMALL._asdict()
@@ -152,5 +146,3 @@ def test_the_stored_branches_are_of_ten_networks_on_real_data_and_name_no_one(ro
         assert all(0 <= share <= 1 and share * 1024 == round(share * 1024) for share in shares), "of 1,024 images"
         assert all(norm > 0 for b in record["branches"] for norm in b["norms"].values())
         assert len(record["squares"]) == len(EPOCHS)
-    text = (root / "d2lpar" / "pages" / "stored" / "branches.jsonl").read_text("utf8")
-    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))

@@ -450,6 +450,3 @@ def test_paper_is_white_and_has_whole_lines_and_open_solutions(browser: Browser,
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.close()
-
-
-# What can scroll: how far, whether an edge is faded, and how it begins.

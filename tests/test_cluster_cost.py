@@ -186,6 +186,3 @@ def test_buckets_are_those_of_pytorch_and_of_own_ddp(seed):
     ours = bucket_sizes(sizes, 200, 700)
     assert ours == [sum(sizes[::-1][i] for i in bucket) for bucket in theirs]
     assert ours == [sum(sizes[i] for i in bucket) for bucket in assign_buckets(tensors, 200, 700)]
-
-
-# What cannot be

@@ -1,6 +1,5 @@
 """Tests of d2lpar.one_step.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
 
-import re
 
 import pytest
 import torch
@@ -209,7 +208,7 @@ def test_every_layer_stays_in_its_mode_also_after_a_fault(training, fails):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_training_learns_gives_its_record_and_prints_a_line_per_epoch(small_data, capsys, k):
+def test_training_learns_and_gives_its_record(small_data, k):
     net = convnet()
     training = train_data_parallel(net, k, 32, 0.2, num_epochs=4)
     assert len(training.epoch_s) == len(training.accuracies) == 4
@@ -218,13 +217,6 @@ def test_training_learns_gives_its_record_and_prints_a_line_per_epoch(small_data
     assert net[1].num_batches_tracked == 4 * 5  # on every batch in training mode, at no test image
     assert all(p.requires_grad for p in net.parameters())
     assert evaluate_accuracy_gpus(net, data.load_data_fashion_mnist(32)[1]) == training.accuracies[-1]
-    source, *epochs, closing, where = capsys.readouterr().out.splitlines()[:7]
-    assert source.startswith("STAND-IN images, not Fashion-MNIST, 140 training and 70 test images")
-    for number, (line, accuracy) in enumerate(zip(epochs, training.accuracies, strict=True), 1):
-        assert re.fullmatch(rf"epoch  {number}: \d+\.\d\d s, test acc {accuracy:.3f}", line)
-    places = r"\[" + ", ".join(["cpu"] * k) + r"\]"
-    assert re.fullmatch(rf"test acc {training.accuracies[-1]:.2f}, \d+\.\d s/epoch", closing)
-    assert re.fullmatch(rf"on {places}: {k} virtual device.*", where)
 
 
 @pytest.mark.parametrize("k, bound", [(1, 0), (2, 1e-5), (3, 1e-5)])

@@ -22,7 +22,6 @@ from helpers.plain_modules import (
     assert_close,
     check_equals_plain,
     gradients,
-    loop_over_shards,
     same,
     state,
     weighted,
@@ -109,21 +108,6 @@ def test_a_replica_has_the_same_bits_in_memory_of_its_own():
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 4, 7, 16])
 def test_outputs_and_gradients_are_the_plain_modules_for_every_batch_size(k, batch_size):
     check_equals_plain(mlp(), k, rand(batch_size, 6).requires_grad_())
-
-
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_batchnorm_in_training_sees_only_its_shard_and_the_buffers_are_replica_0s(k):
-    X, net = rand(7, 1, 6, 6), convnet()
-    tracked = net[1].num_batches_tracked.item()
-    out, sums, copies = loop_over_shards(net, X, k)
-    own = DataParallel(net, [CPU] * k)(X)
-    weighted(own).backward()
-    assert torch.equal(own, out)  # the same arithmetic on the same numbers
-    assert_close(gradients(net), sums)
-    assert same(list(net.buffers()), list(copies[0].buffers()))
-    assert net[1].num_batches_tracked == tracked + 1
-    assert k == 1 or not same(list(net.buffers()), list(copies[1].buffers()))
-    assert all(m.training for m in net.modules())
 
 
 @pytest.mark.parametrize("change", ["freeze", "replace"])
@@ -293,29 +277,6 @@ def test_dropout_masks_differ_between_shards_and_have_the_right_mean():
 
 
 # Faults change nothing
-
-
-@pytest.mark.parametrize("with_gradients", [False, True])
-@pytest.mark.parametrize("failing", [0, 1, 2])
-def test_a_replica_that_fails_names_its_rank_and_leaves_everything_as_it_was(failing, with_gradients):
-    net = known(Picky().double())
-    parallel, X = DataParallel(net, [CPU] * 3), rand(9, 6)
-    if with_gradients:
-        weighted(parallel(X)).backward()
-    before = state(net)
-    bad = X.clone()
-    bad[3 * failing + 1, 2] = torch.nan
-    with pytest.raises(FloatingPointError, match="NaN in the batch") as error:
-        parallel(bad)
-    assert error.value.__notes__ == [f"raised on rank {failing} of 3 devices"]
-    assert same(state(net), before)
-    out, sums, copies = loop_over_shards(net, X, 3)
-    net.zero_grad()
-    own = parallel(X)
-    weighted(own).backward()
-    assert torch.equal(own, out) and same(list(net.buffers()), list(copies[0].buffers()))
-    if not with_gradients:
-        assert_close(gradients(net), sums)
 
 
 def test_a_replica_that_fails_in_inference_mode_leaves_everything_as_it_was():

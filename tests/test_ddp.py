@@ -251,7 +251,6 @@ def single_cases(rank):
     found["meta"] = message_of(OwnDDP, nn.Linear(2, 2, device="meta"))
     found["lazy"] = message_of(OwnDDP, nn.LazyLinear(2).to(rank_device()))
     found["nothing to train"] = message_of(average_in_hooks, nn.Tanh())
-    found["cap"] = message_of(OwnDDP, odd(0), 0)
     table = nn.Embedding(3, 2, sparse=True).to(rank_device())
     table(torch.tensor([1], device=rank_device())).sum().backward()
     found["sparse"] = message_of(average_flat, table)
@@ -302,7 +301,6 @@ def test_memory_that_is_not_in_rows_is_sent_right(ranks):
     "after twice": "RuntimeError: a backward pass was left by an error",
     "meta": "ValueError: weight is on meta", "lazy": "ValueError: weight has no shape yet",
     "nothing to train": "ValueError: the network has no parameter that requires a gradient",
-    "cap": "ValueError: first_bytes must be a whole number of at least 1, got 0",
     "sparse": "ValueError: the gradient of a parameter of shape (3, 2) is sparse",
 }.items())
 def test_what_cannot_be_averaged_is_refused_in_words(ranks, case, words):
@@ -406,8 +404,6 @@ def test_a_rank_that_raises_in_forward_ends_the_group():
 def test_outside_a_group_they_say_so(fn):
     with pytest.raises(ValueError, match="there is no group of processes"):
         fn(nn.Linear(1, 1))
-    with pytest.raises(ValueError, match="a network must be a torch.nn.Module, got 3"):
-        fn(3)
 
 
 # The library's

@@ -111,6 +111,7 @@ def doored(root: Path) -> dict[str, tuple[str, ast.FunctionDef, str]]:
     for file in sorted((root / "d2lpar").rglob("*.py")):
         for node in ast.parse(file.read_text("utf8")).body:
             if isinstance(node, ast.FunctionDef) and any(map(is_door, node.decorator_list)):
+                assert node.name not in found, "two of one name"
                 found[node.name] = (file.stem, node, sync_cells.package_text(file.stem, node.name))
     return found
 

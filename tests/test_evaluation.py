@@ -55,9 +55,9 @@ def on_a_rank(rank: int) -> dict[str, Any]:
 
 def complaints(net: nn.Module) -> list[str]:
     found = []
-    for model, batches in [(None, []), (net, [(X, Y[:3])]), (net, [(X, Y[:, None])])]:
+    for batches in [[(X, Y[:3])], [(X, Y[:, None])]]:
         try:
-            count_right_on_ranks(model, batches)
+            count_right_on_ranks(net, batches)
         except ValueError as error:
             found.append(str(error))
     return [*found, str([m.training for m in net])]
@@ -91,9 +91,7 @@ def test_what_makes_no_sense_is_refused_and_the_network_trains_on(ranks: list[di
     if len(ranks) == 1:
         *errors, modes = ranks[0]["refused"]
         assert modes == "[True, True, False, True]"
-        assert len(errors) == 3
-        for error, what in zip(errors, ("torch.nn.Module", "one label per example", "one label per example")):
-            assert what in error
+        assert len(errors) == 2 and all("one label per example" in error for error in errors)
 
 
 def test_outside_of_a_group_it_says_so() -> None:

@@ -197,19 +197,6 @@ def test_compiling_before_or_after_wrapping_gives_one_gradient_and_other_names(r
     assert [run[0][1] for run in others] == ["_orig_mod.module.0.weight", "module._orig_mod.0.weight"]
 
 
-def unequal(rank):
-    net, X = make_net()[:1], examples(0)
-    shard = (X[:9], X[9:])[rank]
-    wrapped = DistributedDataParallel(net)
-    (wrapped(shard).square().sum() * dist.get_world_size() / len(X)).backward()
-    alone = make_net()[:1]
-    return distance([p.grad for p in net.parameters()], gradients(alone, alone(X).square().sum() / len(X)))
-
-
-def test_a_gpu_with_three_times_the_share_leaves_the_gradient_of_one_worker(ranks):
-    assert max(ranks.run(unequal)) <= 1e-12
-
-
 def sharded(rank):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -6,11 +6,9 @@ import re
 import pytest
 import torch
 
-from d2lpar import allreduce, try_devices
+from d2lpar import allreduce
 from d2lpar.base.door import bare
 from d2lpar.pages import museum
-from d2lpar.sums.collectives import allreduce_ring
-from d2lpar.sums.messages import Meter
 
 BUGS = [function for name, function in inspect.getmembers(museum, inspect.isfunction)
         if function.__module__ == museum.__name__]
@@ -39,43 +37,12 @@ def test_a_demonstration_with_three_numbers_prints_the_right_sums(bug):
     assert [x.tolist() for x in data] == [[7.0]] * 3
 
 
-@pytest.mark.parametrize("k, value", [(1, 3.0), (2, 6.0), (3, 12.0), (5, 48.0)])
-def test_one_buffer_under_k_names_is_doubled_k_minus_1_times_and_refused_by_the_true_one(k, value):
-    buffer = torch.tensor([3.0])
-    bare(allreduce)[0]([buffer] * k)
-    assert buffer.tolist() == [value]
-    if k > 1:
-        with pytest.raises(ValueError, match="entries 0 and 1 overlap"):
-            allreduce([buffer] * k)
-
-
 def test_only_rank_0_gets_the_sum_that_is_rebound():
     buffers = three_numbers()
     data = list(buffers)
     museum.allreduce_rank_0(data)
     assert [x.tolist() for x in buffers] == [[7.0], [2.0], [4.0]], "the buffers, which the update reads"
     assert data[0] is buffers[0] and not any(x is buffer for x, buffer in zip(data[1:], buffers[1:])), "the list, which a demonstration prints"
-
-
-@pytest.mark.parametrize("bug, times", [(museum.allreduce_whole, 4), (museum.allreduce_passing, 2)],
-                         ids=lambda value: getattr(value, "__name__", value))
-def test_on_four_devices_a_ring_that_is_none_sends_more_than_the_ring_does(bug, times):
-    with Meter(try_devices(4)) as meter:
-        bug([torch.ones(8) for _ in range(4)])
-    in_a_ring = 2 * 3 * 8 // 4  # numbers: 2 (k - 1) chunks
-    assert meter.sent_bytes == [4 * times * in_a_ring] * 4
-
-
-@pytest.mark.parametrize("k", [1, 3])
-def test_the_one_behind_the_meters_back_has_the_messages_of_the_ring_and_the_same_bits_on_all_ranks(k):
-    counted = []
-    for algorithm in (allreduce_ring, museum.allreduce_behind):
-        data = [torch.randn(11, generator=torch.Generator().manual_seed(r)) for r in range(k)]
-        with Meter(try_devices(k)) as meter:
-            algorithm(data)
-        counted.append((sorted(meter.messages), meter.num_rounds))
-    assert counted[0] == counted[1]
-    assert all(torch.equal(x, data[0]) for x in data)
 
 
 def test_what_passes_by_is_added_in_another_order_on_every_rank():

@@ -157,11 +157,3 @@ def test_each_name_is_found_twice_and_is_the_same(root: Path) -> None:
     for name in [*dir(d2lpar), *names.HOMES]:
         assert getattr(d2lpar, name) is getattr(d2lpar, name), name
     assert not set(dir(d2lpar)) & set(names.HOMES)
-
-
-def test_a_page_names_nothing_of_the_package_that_is_not_there(root: Path) -> None:
-    asked = {(page, name) for page, tree in programs(root).items() if page.endswith(".ipynb") for node in ast.walk(tree)
-             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "dp"
-             for name in [node.attr]}
-    assert len(asked) > 100
-    assert {(page, name) for page, name in asked if not hasattr(d2lpar, name)} == set()

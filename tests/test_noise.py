@@ -27,7 +27,7 @@ def test_few_noisy_gradients_are_not_taken_for_a_signal():
     assert noise_scale(torch.tensor([[1.0, 0.0], [-1.0, 0.1]]), 8) == inf
 
 
-@pytest.mark.parametrize("gradients", [torch.ones(1, 3), torch.ones(3), [[1.0], [2.0]], torch.tensor([[1.0], [float("nan")]])])
+@pytest.mark.parametrize("gradients", [torch.ones(1, 3), torch.ones(3), torch.tensor([[1.0], [float("nan")]])])
 def test_what_has_no_noise_scale_is_refused(gradients):
     with pytest.raises(ValueError, match="gradients must be"):
         noise_scale(gradients, 8)

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import revisions
-from d2lpar.base.door import is_door
 from d2lpar.data import batches as data
 from d2lpar.data import official_files
+from test_door import doored
 from try_install import copy_package
 
 ROOT = Path(__file__).parents[1]
@@ -55,34 +55,19 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 
 
-def test_there_are_chapters_and_an_appendix():
-    assert CHAPTERS and len(NOTEBOOKS) > len(CHAPTERS)
-
-
 @every_notebook
 def test_taught_cells_hold_exactly_the_text_of_the_package(path):
     for cell, text in sync_cells.taught_cells(read(path)):
         assert cell.source == text, "run python book/tools/sync_cells.py"
 
 
-def doored():
-    """The text of every function that has a door, by its module and its name."""
-    found = {}
-    for file in (ROOT / "d2lpar").rglob("*.py"):
-        if file.parent.name != "stored":
-            for node in ast.parse(file.read_text("utf-8")).body:
-                if any(is_door(decorator) for decorator in getattr(node, "decorator_list", [])):
-                    found[file.stem, node.name] = sync_cells.package_text(file.stem, node.name)
-    return found
-
-
 def test_every_function_with_a_door_is_taught_in_exactly_one_chapter():
     cells = [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))]
-    assert {f"{module}.{name}": cells.count(text) for (module, name), text in doored().items() if cells.count(text) != 1} == {}
+    assert {name: cells.count(text) for name, (_, _, text) in doored(ROOT).items() if cells.count(text) != 1} == {}
 
 
 def test_what_is_taught_has_a_door_or_is_no_function():
-    texts = set(doored().values())
+    texts = {text for _, _, text in doored(ROOT).values()}
     assert [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))
             if text not in texts and re.match(r"@|def |class ", text)] == []
 

@@ -144,14 +144,6 @@ def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, notebook
     assert [entry["sections"] for entry in entries if "sections" in entry] == [[{"glob": "book/api/*"}]]
 
 
-def test_what_the_authors_page_names_is_there(root: Path) -> None:
-    page = (root / "book" / "authors.md").read_text("utf8")
-    for script in re.findall(r"book/tools/\w+\.py", page):
-        assert (root / script).exists(), script
-    targets = re.search(r"^\.PHONY: (.*)$", (root / "Makefile").read_text(), re.M)[1].split()
-    assert set(re.findall(r"(?:`|^ *)make ([a-z-]+)", page, re.M)) <= set(targets)
-
-
 # the bench
 
 

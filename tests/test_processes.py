@@ -539,8 +539,6 @@ def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_too_few_are_spoken_of(gpus
     assert capsys.readouterr().out.startswith(f"{world_size} ranks, but GPUs: {gpus}.") == (0 < gpus < world_size)
     assert RankGroup(world_size, "gloo").backend == "gloo"
     assert capsys.readouterr().out == "", "who asks for the CPU knows it"
-    with pytest.raises(ValueError, match='the backend must be "gloo" or "nccl", got \'mpi\''):
-        RankGroup(2, "mpi")
 
 
 # The caller is a script: this one has no main guard, and its function is in a file beside it
@@ -756,7 +754,7 @@ def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_n
 
 
 @pytest.mark.parametrize("world_size, args, timeout_s, words", [
-    (0, (), 1, "at least 1, got 0"), (1.5, (), 1, r"at least 1, got 1\.5"), (2, (), 0, "more than 0 seconds, got 0"),
+    (0, (), 1, "at least 1, got 0"), (2, (), 0, "more than 0 seconds, got 0"),
     (2, (), float("nan"), "more than 0 seconds, got nan"), (2, (threading.Lock(),), 1, r"can be pickled: .*lock"),
 ])
 def test_bad_input_is_named_before_any_process_starts(world_size, args, timeout_s, words, monkeypatch):

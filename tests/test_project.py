@@ -77,16 +77,6 @@ def test_make_alone_lists_every_target(root: Path) -> None:
     assert targets(root) >= {"help", "book", "test", "lab", "edit", "run", "diff", "data", "gpu-report", "clean"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "book/setup.md", "book/index.md"])
-def test_every_command_that_a_page_gives_exists(page: str, root: Path) -> None:
-    text = (root / page).read_text("utf8")
-    made = re.findall(r"\bmake ([a-z-]+)\b(?=[`\s])", "\n".join(commands(text) + re.findall(r"`(make [^`]*)`", text)))
-    assert made
-    assert set(made) <= targets(root)
-    for script in re.findall(r"python (book/tools/\w+\.py)", text):
-        assert (root / script).exists()
-
-
 def test_the_plain_commands_are_those_of_the_makefile(root: Path) -> None:
     makefile = (root / "Makefile").read_text()
     lines = commands((root / "book" / "setup.md").read_text("utf8"))

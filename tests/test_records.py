@@ -122,14 +122,11 @@ def test_records_of_another_origin_are_not_mixed(full):
     assert full.read_bytes() == before
 
 
-@pytest.mark.parametrize("change", [
-    {"runs": [3]}, {"runs": [{"x": "a"}]}, {"runs": [{"seed": "a"}]}, {"runs": [{"seed": 1.5}]}, {"runs": [{"seed": 1, "x": {1}}]},
-    {"runs": [{"seed": 1}] * 2}, {"runs": [{"seed": 1, "x": float("nan")}]}, {"about": {1, 2}}, {"about": None}, {"path": None},
-    {"about": {"x": float("nan")}}, {"function": 3}, {"num_processes": 0}], ids=str)
-def test_what_makes_no_sense_is_refused_before_a_file_is_made(change, path):
-    arguments = {"path": path, "about": ABOUT, "runs": RUNS, "function": doubled, "num_processes": 1}
-    with pytest.raises(ValueError):
-        run_missing(**{**arguments, **change})
+@pytest.mark.parametrize("change", [{"runs": [{"seed": 1, "x": {1}}]}, {"runs": [{"seed": 1}] * 2}, {"runs": [{"seed": 1, "x": float("nan")}]},
+                                    {"about": {"x": float("nan")}}], ids=str)
+def test_what_no_file_can_hold_is_refused_before_it_is_made(change, path):
+    with pytest.raises((ValueError, TypeError)):
+        run_missing(**{"path": path, "about": ABOUT, "runs": RUNS, "function": doubled, "num_processes": 1} | change)
     assert not path.exists()
 
 

@@ -42,11 +42,6 @@ def counting(small_data, one_core, monkeypatch):
     return module
 
 
-def test_what_is_not_stored_is_refused_with_the_names_that_are():
-    with pytest.raises(ValueError, match=r"of the names \['lenet_trainings'\], not 'nothing'"):
-        stored_results("nothing")
-
-
 def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are_cut_off(tmp_path, monkeypatch):
     monkeypatch.setattr("d2lpar.pages.results.FOLDER", tmp_path)
     file = tmp_path / "few.jsonl"
@@ -57,7 +52,7 @@ def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are
         stored_records("few")
 
 
-def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one(tool, root):
+def test_the_stored_trainings_are_those_of_the_plan_on_real_data(tool):
     found = stored_results("lenet_trainings")
     about = found.pop("about")
     assert {name: len(runs) for name, runs in found.items()} == GROUPS == Counter(group for group, *_ in tool.plan())
@@ -66,8 +61,6 @@ def test_the_stored_trainings_are_those_of_the_plan_on_real_data_and_name_no_one
     assert [(group, {k: v for k, v in run.items() if k not in kept}) for group in found for run in found[group]] == sorted(
         said, key=lambda pair: list(found).index(pair[0]))
     assert about["command"] == tool.COMMAND and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
-    text = (root / "d2lpar" / "pages" / "stored" / "lenet_trainings.json").read_text("utf8")
-    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
 
 
 def test_every_stored_number_can_be_one():
@@ -128,18 +121,7 @@ def test_a_run_keeps_the_accuracy_of_rank_0_and_the_distance_of_the_farthest_rep
     assert tool.training(2, 64, 0.1, 0, 0, epochs=1, step=tool.trapped_batch)["apart"][0] > 0
 
 
-def test_a_drift_uses_the_activation_that_it_names(tool, small_data, one_core, monkeypatch):
-    monkeypatch.setattr(tool, "NUM_TRAIN", 64)
-    monkeypatch.setattr(tool, "NUM_TEST", 8)
-    calls = []
-    monkeypatch.setattr(tool, "ACTIVATIONS", {"watched": lambda x: calls.append(x) or x.tanh()})
-    tool.drift("watched", 0.05, torch.float64, seed=0)
-    assert len(calls) == 2 * 3 * 3, "three layers, two steps, on the whole batch and on two halves"
-    from_plan = {arguments["activation"] for group, _, _, arguments in tool.plan() if group == "rounding"}
-    assert from_plan == {"watched", "ReLU"}
-
-
-def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data_and_name_no_one(root):
+def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data():
     tool = loaded("run_batch_sizes")
     about, records = stored_records("batch_sizes")
     assert sorted(str(record["run"]) for record in records) == sorted(map(str, tool.plan()))
@@ -149,8 +131,6 @@ def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data_and_name_no_o
     for record in records:
         assert (record["updates"] is not None) == (record["accuracy"] >= tool.TARGET)
         assert record["updates"] is None or record["updates"] * record["run"]["batch_size"] <= tool.MAX_EPOCHS * tool.NUM_TRAIN
-    text = (root / "d2lpar" / "pages" / "stored" / "batch_sizes.jsonl").read_text("utf8")
-    assert not any(place in text for place in ("/home", "/work", "/root", "/tmp"))
 
 
 def test_a_run_to_a_target_looks_after_8_updates_and_then_ever_more_rarely(counting, monkeypatch):
@@ -185,5 +165,3 @@ def test_the_plan_has_each_batch_size_at_each_rate_with_each_seed_once():
 
 def test_a_script_to_take_home_is_found_by_its_name():
     compile(stored_script("train_ddp"), "train_ddp.py", "exec")
-    with pytest.raises(ValueError, match=r"of the names \['train_ddp'\], not 'another'"):
-        stored_script("another")

@@ -1,6 +1,5 @@
 """Tests of d2lpar.processes.sharding: every stage, and the library, equals one worker; what it holds, sends and refuses."""
 
-import copy
 import gc
 import tempfile
 import warnings
@@ -34,6 +33,7 @@ from d2lpar.processes.sharding import (
     reduce_gradient,
 )
 from d2lpar.processes.traffic import Traffic, record_rank
+from test_ddp import message_of
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(180)]
 
@@ -156,15 +156,6 @@ def tied_cut_apart(net, make):
     return stage_3(net, make)
 
 
-def clipped(make, params):
-    def clip(*_):
-        nn.utils.clip_grad_norm_(params, 0.05)
-
-    optimizer = make(params := list(params))
-    optimizer.register_step_pre_hook(clip)
-    return optimizer
-
-
 RIGHT = {"stage 1": stage_1, "stage 2": stage_2, "stage 3": stage_3, "stage 3, gathered twice": stage_3_twice, "library": library}
 WRONG = {
     "NaN": partial(stage_1, before=one_is_nan),
@@ -226,13 +217,6 @@ def test_every_rank_equals_one_worker_after_every_step(ranks, way, by):
 def test_what_is_wrong_is_far_from_one_worker(group_of, way):
     far, _ = zip(*group_of(2).run(follow, WRONG[way], MAKES["momentum"]))
     assert max(far) > 1e-4
-
-
-def test_clipping_by_the_norm_is_right_for_the_library_and_wrong_for_parts(group_of):
-    clipping = partial(clipped, MAKES["momentum"])
-    far = {way: max(far for far, _ in group_of(2).run(follow, RIGHT[way], clipping)) for way in ("stage 1", "stage 3", "library")}
-    assert far["library"] <= 1e-12
-    assert far["stage 1"] > 1e-4 and far["stage 3"] > 1e-4
 
 
 # The two halves
@@ -404,15 +388,6 @@ def test_gradients_of_micro_batches_add_up(group_of):
 # Traps of the library, each as it was found
 
 
-def first_an_optimizer(rank):
-    net = layers()
-    start, optimizer = copy.deepcopy(net), torch.optim.Adam(net.parameters(), 0.1)
-    cut_by_library(net)
-    net(torch.rand(4, 6, device=rank_device())).square().sum().backward()
-    optimizer.step()
-    return all(torch.equal(p.full_tensor(), q) for p, q in zip(net.parameters(), start.parameters()))
-
-
 def in_place_on_a_view(rank, inplace):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(6, 8), nn.Sequential(nn.Linear(8, 8), nn.Unflatten(1, (4, 2))), nn.ReLU(inplace=inplace),
@@ -433,10 +408,6 @@ def other_starts(rank):
     own = net.weight.detach().clone()
     cut_by_library(net)
     return own.cpu(), net.weight.full_tensor().cpu()
-
-
-def test_an_optimizer_made_before_the_library_cuts_moves_nothing(group_of):
-    assert group_of(2).run(first_an_optimizer) == [True, True]
 
 
 def test_an_operation_in_place_on_a_view_loses_the_gathering(group_of):
@@ -481,14 +452,6 @@ def test_rank_0_has_half_a_network_and_what_all_save_another_number_of_ranks_can
 
 
 # What is refused
-
-
-def message_of(fn, *args):
-    try:
-        fn(*args)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing was refused"
 
 
 def refusals(rank):

@@ -80,12 +80,6 @@ def test_nothing_is_loaded_from_another_host(site: Path, parsed: dict[Path, Page
     assert foreign == []
 
 
-def test_no_page_has_a_script_that_names_another_host(parsed: dict[Path, Page]) -> None:
-    inline = {page.path.name: re.findall(r"<script[^>]*>(.*?)</script>", page.path.read_text("utf8"), re.S)
-              for page in parsed.values()}
-    assert {name: body for name, bodies in inline.items() for body in bodies if "://" in body} == {}
-
-
 def test_chapters_are_counted_wherever_a_page_names_them(chapters: list[Path], parsed: dict[Path, Page], site: Path) -> None:
     for number, chapter in enumerate(chapters, 1):
         text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")

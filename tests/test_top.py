@@ -85,7 +85,10 @@ def test_every_command_of_the_package_that_people_are_told_is_one(root: Path) ->
         assert run.returncode == 0, (word, run.stderr)
 
 
-def test_every_target_of_make_that_people_are_told_is_one(root: Path) -> None:
+def test_every_target_of_make_and_every_tool_that_people_are_told_is_one(root: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text("utf8"), re.M))
-    told = {word for text in texts(root).values() for word in re.findall(r"`make ([a-z-]+)", text)}
-    assert told and told <= targets
+    told = {word for place, text in texts(root).items()
+            for word in re.findall(r"(?:`|^ *)make ([a-z-]+)" if place.endswith(".md") else r"`make ([a-z-]+)", text, re.M)}
+    assert len(told) > 5 and told <= targets
+    tools = {tool for text in texts(root).values() for tool in re.findall(r"\bbook/tools/\w+\.py", text)}
+    assert len(tools) > 10 and {tool for tool in tools if not (root / tool).exists()} == set()

@@ -427,15 +427,21 @@ def write_half(state, path):
     assert start.saved("half.pt")["epoch"] == 1
 
 
+RANKS = 'import os\nRANK = os.environ["RANK"]\n'
+PARSED = "    args = parser.parse_args()\n"
+MISTAKES = [  # options, what is changed in the script, what each rank says
+    *((["--batch-size", n], {}, [f"no equal shards: ranks 2, batch {n}, 240 examples"]) for n in ("25", "242", "0")),
+    (["--data", "nowhere"], {}, ["no Fashion-MNIST in nowhere (--download?)"]),
+    *(([], {PARSED: f"{PARSED}    args.data = 'nowhere' if RANK == '{rank}' else args.data\n"}, ["no Fashion-MNIST in nowhere (--download?)"]) for rank in "01"),
+    ([], {PARSED: f"{PARSED}    args.epochs += int(RANK)\n"}, ["of 5 epochs", "of 6 epochs"]),
+    ([], {"    n, batch": "    train_set.tensors = [x[:200 + int(RANK)] for x in train_set.tensors]\n    n, batch"}, ["200 + 101 ", "201 + 101 "]),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("options, words", [
-    (["--batch-size", "25"], "no equal shards: ranks 2, batch 25, 240 examples"),
-    (["--batch-size", "242"], "no equal shards: ranks 2, batch 242, 240 examples"),
-    (["--batch-size", "0"], "no equal shards: ranks 2, batch 0, 240 examples"),
-    (["--data", "nowhere"], "no Fashion-MNIST in nowhere (--download?)"),
-])
-def test_a_mistake_is_told_in_one_line_by_all_ranks_before_anything_trains(start, options, words):
-    assert_ends_in_words(start.run(2, "mistake.pt", *options), 2, words)
+@pytest.mark.parametrize("options, changes, words", MISTAKES, ids=str)
+def test_a_mistake_also_of_one_rank_alone_is_told_in_words_by_all_before_anything_trains(start, changed, options, changes, words):
+    assert_ends_in_words(start.run(2, "mistake.pt", *options, script=changed(changes, RANKS)), 2, *words)
     assert not (start.folder / "mistake.pt").exists()
 
 
@@ -452,9 +458,6 @@ def test_a_checkpoint_of_another_network_is_told_in_one_line_by_all_ranks(start,
     assert ended[1].count("\n") == 2
 
 
-RANKS = 'import os\nRANK = os.environ["RANK"]\n'
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("has_agent", [True, False])
 def test_a_folder_that_not_all_machines_see_ends_all_ranks_in_words(start, changed, has_agent):
@@ -464,24 +467,6 @@ def test_a_folder_that_not_all_machines_see_ends_all_ranks_in_words(start, chang
     (start.folder / f"own{has_agent}.pt").rename(start.folder / "0" / "own.pt")
     ended = start.run(2, "", "--checkpoint", "own.pt", script=script, has_agent=has_agent)
     assert_ends_in_words(ended, 2, "own.pt has 1 of 5 epochs", "own.pt has 0 of 5 epochs", "rank 0: ", "rank 1: ")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("old, new, words", [
-    ("    args = parser.parse_args()\n", "    args = parser.parse_args()\n    args.epochs += int(RANK)\n", ["of 5 epochs", "of 6 epochs"]),
-    ("    n, batch", "    train_set.tensors = [x[:200 + int(RANK)] for x in train_set.tensors]\n    n, batch", ["200 + 101 ", "201 + 101 "]),
-])
-def test_what_only_differs_between_ranks_ends_all_in_words(start, changed, old, new, words):
-    assert_ends_in_words(start.run(2, "differ.pt", script=changed({old: new}, RANKS)), 2, *words)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wrong", "01")
-def test_a_rank_that_alone_has_no_data_ends_all_in_words(start, changed, wrong):
-    script = changed({"    args = parser.parse_args()\n": f"""    args = parser.parse_args()
-    args.data = "nowhere" if RANK == "{wrong}" else args.data
-"""}, RANKS)
-    assert_ends_in_words(start.run(2, "no data.pt", script=script), 2, "no Fashion-MNIST in nowhere (--download?)")
 
 
 @pytest.mark.slow

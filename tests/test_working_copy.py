@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -87,17 +88,16 @@ def test_to_read_a_chapter_to_unfold_a_cell_and_to_have_another_python_are_no_ch
     assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the second edition"
 
 
-def test_a_chapter_that_was_only_run_is_the_readers(book: Path, lab: Path) -> None:
-    store(lab / NAME, "the first edition", text="a time of mine")
+@pytest.mark.parametrize("change", [
+    lambda lab: store(lab / NAME, "the first edition", text="a time of mine"),
+    *(lambda lab, text=text: (lab / NAME).write_text(text) for text in ("mine", "[]", '{"cells": [3]}', '{"cells": 3}', '{"cells": [[]]}')),
+    *(lambda lab, text=text: (lab / MANIFEST).write_text(text) for text in ("", "[]", '{"01_one.ipynb": 3}', "\0")),
+    lambda lab: (lab / MANIFEST).unlink()])
+def test_what_was_run_what_is_no_notebook_and_what_is_not_remembered_is_the_readers(change: Callable, book: Path, lab: Path) -> None:
+    change(lab)
+    mine = (lab / NAME).read_text()
     store(book / NAME, "the second edition")
-    assert len(bring_up_to_date(book, lab)) == 1 and chapters(lab)[NAME] == "the first edition"
-
-
-@pytest.mark.parametrize("text", ["mine", "[]", '{"cells": [3]}', '{"cells": 3}', '{"cells": [[]]}'])
-def test_what_is_no_notebook_is_the_readers(text: str, book: Path, lab: Path) -> None:
-    (lab / NAME).write_text(text)
-    store(book / NAME, "the second edition")
-    assert len(bring_up_to_date(book, lab)) == 1 and (lab / NAME).read_text() == text
+    assert len(bring_up_to_date(book, lab)) == 1 and (lab / NAME).read_text() == mine
 
 
 def test_jupyterlab_trusts_the_copies_as_they_are_made_and_nothing_else(book: Path, lab: Path) -> None:
@@ -128,14 +128,6 @@ def test_a_deleted_chapter_comes_back_and_notebooks_of_the_readers_own_are_left_
     store(lab / "99_own.ipynb", "own")
     assert bring_up_to_date(book, lab) == []
     assert chapters(lab) == {**chapters(book), "99_own.ipynb": "own"}
-
-
-@pytest.mark.parametrize("manifest", [None, "", "[]", '{"01_one.ipynb": 3}', "\0"])
-def test_without_a_memory_every_difference_is_the_readers(manifest: str | None, book: Path, lab: Path) -> None:
-    (lab / MANIFEST).unlink() if manifest is None else (lab / MANIFEST).write_text(manifest)
-    store(book / NAME, "the second edition")
-    assert len(bring_up_to_date(book, lab)) == 1
-    assert chapters(lab)[NAME] == "the first edition"
 
 
 def test_an_interrupted_copy_leaves_the_chapter_as_it_was(book: Path, lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,12 @@ def test_same_bits_notices_one_changed_bit_in_any_replica(replica, entry):
     assert not same_bits(replicas)
 
 
+def test_the_parameters_of_networks_need_not_be_made_lists_first():
+    nets = [nn.Linear(3, 2) for _ in range(2)]
+    assert distance(nets[0].parameters(), nets[0].parameters()) == 0 < distance(*[net.parameters() for net in nets])
+    assert same_bits([nets[0].parameters(), nets[0].parameters()]) and not same_bits(net.parameters() for net in nets)
+
+
 ONES, NAN = torch.ones(3), torch.full((3,), torch.nan)
 
 

@@ -24,12 +24,12 @@ def taught(*checks: Callable, whole: bool = False, around: Callable | None = Non
     """A decorator for a function that a chapter teaches, and for nothing else; it stands first, above all others.
 
     Args:
-        checks: called first, each with those of the function's arguments that it names; they raise if one is wrong.
+        checks: called before, each with those of the function's arguments that it names; they raise if one is wrong.
         whole: an interrupt waits until the call is done.
         around: gives a context manager in which the function runs; called as a check is.
         more, raises, source: for the docstring: what goes beyond its first lines, what is raised, whose method it is.
-        seen: by the name of an argument, what the function gets in its place; called as a check is. So what is gone
-            through only later is checked as it comes.
+        seen: by the name of an argument, what checks and function get in its place; called as a check is. So what is
+            gone through only later is checked as it comes, and an iterator is a list for both.
     """
     def at_the_door(fn: F) -> F:
         parts = [inspect.getdoc(fn), more, raises and f"Raises:\n    {raises}", source and f"Source: {source}"]
@@ -52,11 +52,11 @@ def taught(*checks: Callable, whole: bool = False, around: Callable | None = Non
             with ExitStack() as stack:
                 if whole:
                     stack.enter_context(uninterrupted())
+                given.arguments.update({name: fit(given.arguments) for name, fit in replaced.items()})
                 for check in asked:
                     check(given.arguments)
                 for block in entered:
                     stack.enter_context(block(given.arguments))
-                given.arguments.update({name: fit(given.arguments) for name, fit in replaced.items()})
                 return fn(*given.args, **given.kwargs)
 
         return guarded  # type: ignore[return-value]

@@ -68,8 +68,6 @@ class History:
 
     def add(self, accuracy: float) -> None:
         """End the epoch: print its line, and let the curve grow by one point."""
-        if not 0 <= accuracy <= 1:
-            raise ValueError(f"an accuracy is a share from 0 to 1, got {accuracy}")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)

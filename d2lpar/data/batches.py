@@ -17,9 +17,6 @@ from d2lpar.base.checks import check_counts
 from d2lpar.data.official_files import OFFICIAL_TEST, OFFICIAL_TRAIN, book_sizes, find_data, read_set
 from d2lpar.data.standin import standin
 
-# as in torchvision.datasets.FashionMNIST, which takes a second to load
-CLASSES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-
 _standin_in_use = False
 
 

@@ -6,15 +6,15 @@ from math import inf
 
 from torch import Tensor
 
-from d2lpar.base.checks import check_counts, shown
+from d2lpar.base.checks import check_counts
 from d2lpar.base.door import taught
 
 
 def check_gradients(gradients: Tensor, b: int) -> None:
     """Raise ValueError unless there are two gradients or more, one a row, and finite."""
     check_counts(b=b)
-    if not isinstance(gradients, Tensor) or gradients.dim() != 2 or len(gradients) < 2:
-        raise ValueError(f"gradients must be rows of a tensor, two at least, got {shown(gradients)}")
+    if gradients.dim() != 2 or len(gradients) < 2:
+        raise ValueError(f"gradients must be rows of a tensor, two at least, got shape {tuple(gradients.shape)}")
     if not gradients.isfinite().all():
         raise ValueError("gradients must be finite, some are not")
 

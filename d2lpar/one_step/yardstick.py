@@ -36,7 +36,7 @@ def one_worker(X, y, params, lr):
     return [p.detach() - lr * g / len(X) for p, g in zip(params, gradients)]
 
 
-@taught(check_counterparts,
+@taught(check_counterparts, ours=lambda ours: list(ours), theirs=lambda theirs: list(theirs),
         more="Equal tensors, also of zeros, are at 0.",
         raises="ValueError: if a tensor is missing or has another shape.")
 def distance(ours, theirs):
@@ -50,7 +50,7 @@ def distance(ours, theirs):
                for a, b in zip(ours, theirs, strict=True))
 
 
-@taught(check_comparable,
+@taught(check_comparable, replicas=lambda replicas: [list(tensors) for tensors in replicas],
         raises="ValueError: if a replica lacks a tensor.")
 def same_bits(replicas):
     """Whether each tensor of each replica has the bits of its counterpart in replica 0.

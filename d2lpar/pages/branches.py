@@ -28,7 +28,6 @@ from d2lpar.pages.study import (
     Size,
     accuracy_in_turn,
     add_gradients,
-    check_setting,
     rounded,
     run_on_real_data,
     starting_network,
@@ -98,12 +97,8 @@ def run_branches(batch_size: int, lr: float, seed: int, size: Size = SMALL, epoc
     Returns:
         `branches`: a dict for each epoch and draw, as from `branch`, with its "epoch"; and `squares`: for each epoch,
         the mean square of the norms of the gradients of 2, 4, ..., 128 images.
-
-    Raises:
-        ValueError: for a batch size, a rate, a seed or a size that makes no sense.
     """
     setting = Setting("dropped", "fresh", 1, batch_size, lr, size.num_train)
-    check_setting(setting, seed, size)
     cores = torch.get_num_threads()
     torch.set_num_threads(1)  # in channels_last, a few images on two threads can spoil memory (PyTorch 2.15)
     try:

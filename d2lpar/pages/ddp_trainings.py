@@ -533,18 +533,6 @@ def two_optimizers(net, batches):
             optimizer.step()
 
 
-def waits_in_step_2(net, batches):
-    """And sums, in all steps."""
-    optimizer = momentum_sgd(broadcast(net))
-    for t, (X, y) in enumerate(batches):
-        optimizer.zero_grad()
-        F.cross_entropy(net(X), y).backward()
-        sum_up(net)
-        optimizer.step()
-        if t == 1 and dist.get_rank() == 0 and dist.get_world_size() > 1:
-            dist.barrier()
-
-
 def seeded_noise(X, y):
     torch.manual_seed(7 + dist.get_rank())
     return X + 0.1 * torch.randn_like(X), y

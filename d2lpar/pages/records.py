@@ -21,8 +21,6 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
-from d2lpar.base.checks import check_counts, check_functions, check_list, shown
-
 try:
     import fcntl
 except ImportError:  # Windows
@@ -37,11 +35,8 @@ def read_records(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]
     """The first line of a file of records, and all others.
 
     Raises:
-        ValueError: if `path` is no name.
         RecordError: if the file is not there, is cut off, or holds anything but records, or one run twice.
     """
-    if not isinstance(path, str | Path):
-        raise ValueError(f"path must be the name of a file, got {shown(path)}")
     try:
         text = Path(path).read_bytes()
     except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
@@ -65,12 +60,12 @@ def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappi
         function: at the top of a module, so that another process finds it.
 
     Raises:
-        ValueError: before anything is written, if an argument makes no sense or a run is there twice; or for a result
-            that JSON cannot hold, or NaN.
+        ValueError: before anything is written, if a run is there twice, or for NaN; or for a result that JSON cannot
+            hold, or NaN.
         RecordError: if the file cannot be written, holds other records, or another process is adding to it.
         Exception: what `function` raised; the records of the runs that have ended by then are kept.
     """
-    check_runs(path, about, runs, function, num_processes)
+    check_runs(about, runs)
     with _opened(Path(path), about) as (file, records):
         known = {_key(record["run"]) for record in records}
         missing = [run for run in runs if _key(run) not in known]
@@ -82,25 +77,10 @@ def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappi
                 bar.update()
 
 
-def check_runs(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]], function: Callable,
-               num_processes: int) -> None:
-    """Raise ValueError unless these can become a file of records."""
-    if not isinstance(path, str | Path):
-        raise ValueError(f"path must be the name of a file, got {shown(path)}")
-    check_functions(function=function)
-    check_list("runs", runs)
-    check_counts(num_processes=num_processes)
-    for name, thing in [("about", about), *(("a run", run) for run in runs)]:
-        try:
-            json.dumps(thing, allow_nan=False)
-            can_be_held = isinstance(thing, Mapping)
-        except (TypeError, ValueError, RecursionError):
-            can_be_held = False
-        if not can_be_held:
-            raise ValueError(f"{name} must be a dict that JSON can hold, without NaN, got {shown(thing)}")
-    for run in runs:
-        check_counts(0, **{"the seed of a run": run.get("seed")})
-    keys = [_key(run) for run in runs]
+def check_runs(about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> None:
+    """Raise what JSON raises for what it cannot hold, and ValueError if a run is there twice."""
+    json.dumps(about, allow_nan=False)
+    keys = [json.dumps(run, sort_keys=True, allow_nan=False) for run in runs]
     if twice := [key for n, key in enumerate(keys) if key in keys[:n]]:
         raise ValueError(f"runs must differ from each other, but {twice[0]} is there twice")
 

@@ -12,7 +12,6 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from d2lpar.base.checks import shown
 from d2lpar.base.history import in_notebook
 from d2lpar.pages.plot import rank_style, use_book_style
 from d2lpar.sums.messages import Round
@@ -24,11 +23,7 @@ def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
     """Put the rounds of a sum on the page, by the number of devices, from `start` devices on.
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
-
-    Raises:
-        ValueError: if the rounds are not what `record_rounds` gives, or there are none for `start` devices.
     """
-    _check_runs(runs, start)
     if in_notebook():
         from IPython.core.pylabtools import print_figure
         from IPython.display import display
@@ -98,13 +93,3 @@ def _what(moves: Sequence[tuple[int, int, Sequence[int], bool]]) -> str:
 
 def _and(numbers: Sequence[int]) -> str:
     return " and ".join([", ".join(map(str, numbers[:-1])), str(numbers[-1])]) if len(numbers) > 1 else str(numbers[0])
-
-
-def _check_runs(runs: Mapping[int, Sequence[Round]], start: int) -> None:
-    if not isinstance(runs, Mapping) or not isinstance(start, int) or start not in runs:
-        raise ValueError(f"rounds are given by the number of devices, and start is one of these, got {shown(runs)} "
-                         f"and {shown(start)}")
-    for k, rounds in runs.items():
-        if not isinstance(rounds, list) or not rounds or not all(
-                isinstance(step, Round) and len(step.holds) == k for step in rounds):
-            raise ValueError(f"for {shown(k)} devices there must be what record_rounds gives, got {shown(rounds)}")

@@ -22,7 +22,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from d2lpar.base.checks import check_counts, check_module, check_tensors
 from d2lpar.base.door import taught
 from d2lpar.processes.ranks import rank_device
 
@@ -31,7 +30,6 @@ ANEW = "build the network anew and wrap that, on all ranks"  # hooks of a first 
 
 def check_replica(module: nn.Module) -> None:
     """Raise ValueError unless `module` is a replica that this rank of a group can train."""
-    check_module(module)
     if not dist.is_initialized():
         raise ValueError("there is no group of processes: call this in a function that run_ranks runs, or after "
                          "dist.init_process_group")
@@ -132,9 +130,7 @@ def average_in_hooks(module):
         p.register_post_accumulate_grad_hook(arrive)
 
 
-@taught(lambda tensors: check_tensors("tensors", tensors),
-        lambda first_bytes, cap_bytes: check_counts(first_bytes=first_bytes, cap_bytes=cap_bytes),
-        more="The first one has a smaller cap, so that it can leave early. One dtype and device in each.",
+@taught(more="The first one has a smaller cap, so that it can leave early. One dtype and device in each.",
         source="`dist.Reducer` of PyTorch, described by Li et al., 2020, section 4.2.")
 def assign_buckets(tensors, first_bytes=2**20, cap_bytes=25 * 2**20):
     """Which tensors travel together: their places, from the last tensor backwards.

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from d2lpar.base.checks import check_counts, check_functions, check_module, check_numbers, check_tensors
+from d2lpar.base.checks import check_counts
 from d2lpar.processes import RankError, RankGroup
 from d2lpar.processes.rank import loopback
 from d2lpar.processes.ranks import rank_device
@@ -370,8 +370,6 @@ def _check_networks(make_net: Callable) -> None:
     """Raise ValueError unless each call makes a new network."""
     with torch.random.fork_rng(devices=[]):
         nets = make_net(), make_net()
-    for net in nets:
-        check_module(net)
     first, second = ({p.data_ptr() for p in net.parameters() if p.numel()} for net in nets)
     if first & second:
         raise ValueError("make_net must make a new network at each call: what it gives shares tensors with the one "
@@ -380,16 +378,12 @@ def _check_networks(make_net: Callable) -> None:
 
 def _check_diagnosis(train: Any, make_net: Any, X: Any, y: Any, ranks: Any, num_steps: Any, timeout_s: Any) -> None:
     """Raise ValueError unless `diagnose` can begin with these."""
-    check_functions(train=train, make_net=make_net)
     if isinstance(make_net, nn.Module):
         raise ValueError("make_net must be a function that makes a network, each time a new one, and this is a network")
-    check_tensors("X and y", [X, y])
     if X.dim() == 0 or y.dim() == 0 or len(X) != len(y):
         raise ValueError(f"X and y need one row per example each, got shapes {tuple(X.shape)} and {tuple(y.shape)}")
     if not hasattr(ranks, "run"):
         check_counts(2, ranks=ranks)
     check_counts(num_steps=num_steps)
-    if timeout_s is not None:
-        check_numbers(timeout_s=timeout_s)
     if dist.is_initialized():
         raise ValueError("this process is in a process group; leave it first, as one worker needs one of its own")

@@ -7,7 +7,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.base.checks import check_module
 from d2lpar.base.door import taught
 from d2lpar.one_step.concise import count_right, labelled
 from d2lpar.processes.ranks import rank_device
@@ -18,7 +17,6 @@ def unwrap_ddp(net: nn.Module) -> nn.Module:
 
     Raises ValueError if that is not the outermost wrapper.
     """
-    check_module(net)
     inner = net.module if isinstance(net, DistributedDataParallel) else net
     if any(isinstance(m, DistributedDataParallel) for m in inner.modules()):
         raise ValueError("there is a DistributedDataParallel within the network, whose forward pass may wait for other "

@@ -33,7 +33,7 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
-from d2lpar.base.checks import check_counts, shown
+from d2lpar.base.checks import check_counts
 from d2lpar.base.devices import ALL_CORES, device_cores
 from d2lpar.base.interrupts import Waiting, uninterrupted
 from d2lpar.processes.rank import CALL, LEAVE, live
@@ -81,8 +81,6 @@ class RankGroup:
 
     def __init__(self, world_size: int, backend: str | None = None) -> None:
         check_counts(the_number_of_ranks=world_size)
-        if backend not in (None, "gloo", "nccl"):
-            raise ValueError(f'the backend must be "gloo" or "nccl", got {shown(backend)}')
         self.world_size, self.backend = world_size, backend or _backend(world_size)
         self._started: _Started | None = None
         self._running = threading.Lock()

@@ -17,7 +17,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from d2lpar.base.checks import check_functions
 from d2lpar.base.timing import Span
 
 COMPUTING = ("forward", "backward", "update")  # names of spans that `record_rank` gives
@@ -57,7 +56,6 @@ def record_rank(rank: int, step: Callable[[], object]) -> list[Span]:
     itself: from the first gradient to the last one, without the time in which it only waits. Communication goes by the
     name of the collective, such as "all_reduce". On a GPU these are the times at which the CPU queued the work.
     """
-    check_functions(step=step)
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         dist.barrier()
         with record_function("step"):

@@ -91,11 +91,6 @@ class Meter:
         return [sum(m.size_bytes for m in self.messages if m.source == rank) for rank in range(self._num_ranks)]
 
     @property
-    def received_bytes(self) -> list[int]:
-        """Bytes received by each rank."""
-        return [sum(m.size_bytes for m in self.messages if m.target == rank) for rank in range(self._num_ranks)]
-
-    @property
     def rounds(self) -> list[list[int]]:
         """The sizes in bytes of the messages of each round."""
         return [[m.size_bytes for m in self.messages if m.round == number] for number in range(self.num_rounds)]

@@ -66,14 +66,3 @@ def check_equals_plain(module, k, *inputs, **kwargs):
     assert any(grad is not None and grad.norm() > 0 for grad in [*plain[1], *plain[2]])
     assert_close(parallel, plain)
     return parallel[1]
-
-
-def loop_over_shards(module, X, k):
-    """The oracle: copies of `module`, one after the other, each on its shard. Outputs, summed gradients, the copies."""
-    copies = [copy.deepcopy(module) for _ in range(k)]
-    outputs = [net(shard) for net, shard in zip(copies, X.chunk(k))]
-    out = torch.cat(outputs)
-    weighted(out).backward()
-    sums = [sum(p.grad for p in params[1:]) + params[0].grad if k > 1 else params[0].grad
-            for params in zip(*(net.parameters() for net in copies))]
-    return out, sums, copies
