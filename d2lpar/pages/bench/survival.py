@@ -18,7 +18,7 @@ from d2lpar.trainer import Training, add_options, check_options, join
 
 
 def checkpoint_times(repeats: int) -> Times:
-    """Seconds of an epoch of LeNet with Adam, batch 256, without an evaluation: with a checkpoint behind it, and bare."""
+    """Seconds of an epoch of LeNet with Adam, batch 256, not evaluated: with a checkpoint behind it, and bare."""
     parser = argparse.ArgumentParser()
     add_options(parser)
     with tempfile.TemporaryDirectory() as folder:
