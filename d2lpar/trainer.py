@@ -330,8 +330,8 @@ class Training:
                     if ended or stops or (self.args.save_every and self.step % self.args.save_every == 0):
                         self.save()
                     if stops and self.step < self.last:
-                        kept = "kept" if self.args.checkpoints else "made"
-                        raise Stopped(f"told to stop: {self.step} of {self.last} updates are {kept}")
+                        raise Stopped(f"told to stop: {self.step} of {self.last} updates are made"
+                                      + ", and kept" * bool(self.args.checkpoints))
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it. Called by all ranks."""
