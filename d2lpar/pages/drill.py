@@ -104,9 +104,10 @@ def drill(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s
             wait(lambda: lives() > before)  # noqa: B023
             reached = updates(folder)
             wait(lambda: updates(folder) > reached)  # noqa: B023
-            if running.poll() == 0 and lives() == before:
+            if lives() > before:
+                recovered_s.append(time.monotonic() - killed)
+            elif running.returncode == 0:
                 raise RuntimeError(f"ended before it could be killed after step {kill.step}:\n{log.read_text()}")
-            recovered_s.append(time.monotonic() - killed)
         wait(lambda: False)
     finally:
         running.terminate()  # and it ends its ranks
