@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +17,7 @@ import psutil
 import pytest
 
 from d2lpar.pages.drill import Drill, Kill, agent, differing, drill, rank_of, updates
-from d2lpar.processes.checkpoints import checkpoints, newest_checkpoint
+from d2lpar.processes.checkpoints import newest_checkpoint
 from d2lpar.trainer import STOPPED
 from helpers.ports import free_port
 
@@ -184,7 +182,7 @@ def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed
             one.terminate()
             one.wait()
         logs = "".join(path.read_text() for path in tmp_path.glob("*/log"))
-        print(logs)
+        print(logs)  # for whoever reads of a failure
     assert logs.count(" ranks: ") == 2 and " goes on from " in logs
     assert differing(newest_checkpoint(tmp_path / "run")[1], undisturbed("ddp").state) == []
     assert_metrics_are_whole(tmp_path)
