@@ -169,6 +169,10 @@ def test_the_running_statistics_are_part_of_it(alone: None, tmp_path: Path) -> N
     assert before == ["['module']['1.running_mean']"]
 
 
+def test_the_replay_check_at_the_start_is_in_no_statistics(alone: None) -> None:
+    assert fit("--epochs=1 --model=resnet18 --width=2").module[1].num_batches_tracked == 6
+
+
 def test_an_epoch_has_every_image_once_and_each_its_own_order(alone: None) -> None:
     training, orders = training_of(""), []
     for epoch in range(3):
