@@ -199,14 +199,22 @@ main()
 """
 
 
-def test_the_report_of_a_crash_leads_with_the_rank_that_raised(tmp_path: Path) -> None:
-    (program := tmp_path / "raises.py").write_text(RAISES)
-    done = drill(tmp_path / "run", *QUICK, restarts=0, program=[str(program)])
-    assert done.status == 1
+def assert_report_leads_with_rank_1(done: Drill, *words: str) -> None:
+    assert done.status == 1 and done.recovered_s == [], done.log
     report = done.log.partition("Root Cause (first observed failure)")[2]
     assert re.search(r"rank +: 1 \(local_rank: 1\)", report.partition("traceback")[0]), done.log
-    assert 'ValueError: a pixel is missing' in report and "raises.py" in report, done.log
-    assert "rank 0 has lost another one" in done.log
+    assert all(w in report for w in words) and "rank 0 has lost another one: " in done.log, done.log
+
+
+def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback(tmp_path: Path) -> None:
+    (program := tmp_path / "raises.py").write_text(RAISES)
+    done = drill(tmp_path / "run", *QUICK, restarts=0, program=[str(program)])
+    assert_report_leads_with_rank_1(done, "ValueError: a pixel is missing", "raises.py")
+
+
+def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path) -> None:
+    done = drill(tmp_path, *QUICK, restarts=0, kills=[Kill(5, 1)], torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
+    assert_report_leads_with_rank_1(done, "Signal 9 (SIGKILL) received by PID")
 
 
 def test_what_all_ranks_refuse_is_said_once(tmp_path: Path) -> None:
