@@ -253,10 +253,9 @@ class Training:
         self.step, self.epoch_loss = state["step"], state["epoch_loss"]
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.seed_rank()  # for another number of ranks
         if len(state["random"]) == self.ranks:
             torch.set_rng_state(state["random"][self.rank])
-        else:
-            self.seed_rank()
 
     def accuracy(self) -> float:
         """The share of the test images that are put into their class, each counted on one rank. Called by all."""

@@ -179,8 +179,18 @@ def test_an_epoch_has_every_image_once_and_each_its_own_order(alone: None) -> No
         training.step = epoch * training.per_epoch
         images = torch.cat([X for X, _ in training.batches()])
         orders.append(images.flatten(1).mul(torch.arange(784.0)).sum(1))
+        training.step += 4
+        assert torch.cat([X for X, _ in training.batches()]).equal(images[4 * 24:])  # the rest of it
     for order in orders[1:]:
         assert order.sort()[0].equal(orders[0].sort()[0]) and not order.equal(orders[0])
+
+
+def test_a_warm_up_begins_at_a_tenth_of_the_rate_and_ends_at_all_of_it(alone: None) -> None:
+    for optimizer in ("sgd", "adam"):
+        assert distance(trained(0, f"--optimizer={optimizer} --warmup=6", 1)[1], trained(0, f"--optimizer={optimizer} --lr=0.005", 1)[1]) < 1e-6
+    training = training_of("--warmup=6")
+    advance(training, 7)
+    assert training.optimizer.param_groups[0]["lr"] == pytest.approx(0.05)
 
 
 def test_ranks_draw_other_flips_and_so_do_seeds_and_steps(alone: None) -> None:
@@ -231,7 +241,7 @@ def test_the_replay_check_finds_one_bit_that_flips_between_the_two(alone: None, 
 
     def lies(*args: Any) -> torch.Tensor:
         if next(count) == 1:
-            training.module.params[4].data.view(torch.int32)[3, 5] ^= 1 << 18
+            training.module.params[7].data.view(torch.int32)[3] ^= 1 << 20
         return shard_loss(*args)
 
     monkeypatch.setattr(training, "shard_loss", lies)
