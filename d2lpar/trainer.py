@@ -15,20 +15,24 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, redirect_stdout, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from datetime import timedelta
 from itertools import islice
-from typing import Any
+from math import inf
+from pathlib import Path
+from typing import IO, Any, NoReturn
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from d2lpar.base.devices import try_devices
+from d2lpar.base.devices import set_seed, try_devices
 from d2lpar.data.batches import Batches, load_data_fashion_mnist
+from d2lpar.data.official_files import DataError
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, initialize, lenet_params, loss, resnet18
@@ -36,14 +40,13 @@ from d2lpar.one_step.yardstick import equal_bits
 from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
 from d2lpar.processes.ddp import OwnDDP
 from d2lpar.processes.evaluation import count_right_on_ranks
+from d2lpar.processes.rank import loopback
 from d2lpar.processes.ranks import rank_device
 
 STOPPED = 75  # the exit status after a SIGTERM: EX_TEMPFAIL of sysexits.h, "try again"
 ON_RANKS = ("own", "ddp")
+DECIDES_NOTHING = ("num_train", "num_test", "checkpoints", "save_every", "metrics", "timeout")  # the data have a digest
 MAY_CHANGE = ("epochs", "ranks", "threads", "torch")  # between a checkpoint and the training that goes on from it
-SHARED_STORE = ("after a restart the ranks would meet in the store of their last life, and may hang: set "
-                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun")
-
 
 ABOUT = "Train a network on Fashion-MNIST, on one device or many, so that it can be killed at any moment and go on."
 EPILOG = f"""\
@@ -106,8 +109,8 @@ def check_options(args: argparse.Namespace, ranks: int) -> None:
     for name in ("devices", "width", "batch_size", "epochs", "save_every", "num_train", "num_test"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise Refused(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
-    if not 0 <= args.lr < float("inf") or args.warmup < 0 or not args.timeout > 0:
-        raise Refused("--lr must be finite and not negative, --warmup at least 0 and --timeout above 0, got "
+    if not 0 <= args.lr < inf or args.warmup < 0 or not 0 < args.timeout < inf:
+        raise Refused("--lr and --warmup must be finite and not negative, and --timeout finite and above 0, got "
                       f"{args.lr}, {args.warmup} and {args.timeout}")
 
 
@@ -119,69 +122,77 @@ def join(timeout_s: float) -> None:
     if gpus:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     elif os.getenv("TORCHELASTIC_MAX_RESTARTS", "0") != "0" and os.getenv("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        raise Refused(SHARED_STORE)
-    backend, limit = "nccl" if gpus else "gloo", timedelta(seconds=timeout_s)
-    if "RANK" in os.environ:
-        dist.init_process_group(backend, timeout=limit)
-    else:
-        dist.init_process_group(backend, timeout=limit, store=dist.HashStore(), rank=0, world_size=1)
+        raise Refused("after a restart the ranks would meet in the store of their last life, and may hang: set "
+                      "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun")
+    if os.getenv("WORLD_SIZE") == os.getenv("LOCAL_WORLD_SIZE"):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback())  # nobody has to know this machine's name
+    alone: Any = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}
+    dist.init_process_group("nccl" if gpus else "gloo", timeout=timedelta(seconds=timeout_s), **alone)
+
+
+def changes(old: dict[str, Any], new: dict[str, Any]) -> dict[str, str]:
+    """For each entry of `new` that `old` does not have as it is, words that say so."""
+    return {key: f"{key} was {old.get(key)} and is {now}" for key, now in new.items() if old.get(key, ()) != now}
 
 
 class Training:
     """One training, on this rank: what it has reached is in `step`, the number of updates, and in `state()`."""
 
-    def __init__(self, args: argparse.Namespace, asked: Sequence[bool] = ()) -> None:
-        self.asked = asked  # not empty once this rank was told to stop
+    def __init__(self, args: argparse.Namespace, told_to_stop: Callable[[], bool] = lambda: False) -> None:
+        self.told_to_stop = told_to_stop
         self.args, self.rank, self.ranks = args, dist.get_rank(), dist.get_world_size()
         self.talk: Any = dist.new_group(backend="gloo") if dist.get_backend() == "nccl" else None  # of the CPUs
         self.device, self.dtype = rank_device(), torch.float64 if args.float64 else torch.float32
-        with nullcontext() if self.rank == 0 else redirect_stdout(io.StringIO()):
-            self.train_set, self.test_set = load_data_fashion_mnist(args.batch_size, args.num_train, args.num_test)
-        self.per_epoch = len(self.train_set)
-        self.last = args.epochs * self.per_epoch
+        try:
+            with redirect_stdout(sys.stdout if self.rank == 0 else io.StringIO()):
+                self.train_set, self.test_set = load_data_fashion_mnist(args.batch_size, args.num_train, args.num_test)
+        except (DataError, ValueError) as problem:
+            raise Refused(str(problem)) from problem
+        self.per_epoch, self.last = len(self.train_set), args.epochs * len(self.train_set)
         devices = max(self.ranks, args.devices or 1)
         if devices > (least := (len(self.train_set.labels) - 1) % args.batch_size + 1):
             raise Refused(f"a minibatch has {least} examples, fewer than the {devices} that share it")
         if args.warmup > self.last:
             raise Refused(f"a warm-up of {args.warmup} updates is longer than the training, which has {self.last}")
         self.plan = self.make_plan()
+        self.check_same_on_all_ranks()
+        set_seed(args.seed)  # so that a GPU too gives the same bits twice
         self.module = self.make_module().to(self.device, self.dtype)
         self.net = self.wrap()
-        params = self.module.parameters()
-        self.optimizer = (torch.optim.Adam(params, args.lr) if args.optimizer == "adam" else
-                          torch.optim.SGD(params, args.lr, momentum=0.9))
+        params, lr = self.module.parameters(), args.lr
+        self.optimizer = torch.optim.Adam(params, lr) if args.optimizer == "adam" else torch.optim.SGD(params, lr, 0.9)
         self.step, self.epoch_loss = 0, 0.0
         self.seed_rank()
 
     def make_plan(self) -> dict[str, Any]:
         """What decides the training; a checkpoint of another one is refused."""
-        args = self.args
         digest = hashlib.sha256(self.train_set.images.numpy().tobytes() + self.train_set.labels.numpy().tobytes())
-        told = ("model", "width", "strategy", "devices", "batch_size", "optimizer", "lr", "warmup", "flip", "seed",
-                "float64", "epochs")
-        return {name: getattr(args, name) for name in told} | {
+        return {name: value for name, value in vars(self.args).items() if name not in DECIDES_NOTHING} | {
             "images": len(self.train_set.labels), "data": digest.hexdigest()[:16], "device": self.device.type,
             "ranks": self.ranks, "threads": torch.get_num_threads(), "torch": str(torch.__version__)}
 
+    def check_same_on_all_ranks(self) -> None:
+        """Raise Refused, on all ranks, if one was started otherwise: they would train a patchwork, or wait for ever."""
+        every: list[Any] = [None] * self.ranks
+        dist.all_gather_object(every, vars(self.args) | self.plan, group=self.talk)
+        for rank, theirs in enumerate(every):
+            if odd := changes(every[0], theirs):
+                raise Refused(f"rank {rank} was started otherwise than rank 0: {', '.join(odd.values())}")
+
     def make_module(self) -> nn.Module:
         """The network at its start, the same on all ranks."""
-        if self.args.model == "resnet18":
-            net = resnet18(10, width=self.args.width)
-            initialize(net, self.args.seed)
-            return net
-        net = LeNet()
-        net.params = nn.ParameterList(lenet_params(seed=self.args.seed))
+        if self.args.model == "lenet":
+            net: nn.Module = LeNet()
+            net.params = nn.ParameterList(lenet_params(seed=self.args.seed))
+        else:
+            initialize(net := resnet18(10, width=self.args.width), self.args.seed)
         return net
 
     def wrap(self) -> nn.Module:
         """The network as it is called."""
-        if self.args.strategy == "dataparallel":
-            return DataParallel(self.module, try_devices(self.args.devices))
-        if self.args.strategy == "own":
-            return OwnDDP(self.module)
-        if self.args.strategy == "ddp":
-            return DistributedDataParallel(self.module)
-        return self.module
+        wrappers: dict[str, Callable] = {"own": OwnDDP, "ddp": DistributedDataParallel, "single": lambda net: net,
+                                         "dataparallel": lambda net: DataParallel(net, try_devices(self.args.devices))}
+        return wrappers[self.args.strategy](self.module)
 
     def seed_rank(self) -> None:
         """Let this rank's random numbers depend on the seed, the rank and the step."""
@@ -190,8 +201,8 @@ class Training:
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """What is left of this epoch, whole minibatches: their order is a function of the seed and the epoch."""
         epoch, done = divmod(self.step, self.per_epoch)
-        images, labels = self.train_set.images, self.train_set.labels
-        return islice(Batches(images, labels, self.args.batch_size, self.args.seed * 10**6 + epoch), done, None)
+        data, seed = self.train_set, self.args.seed * 10**6 + epoch
+        return islice(Batches(data.images, data.labels, data.batch_size, seed), done, None)
 
     def shard_loss(self, net: nn.Module, X: Tensor, y: Tensor) -> Tensor:
         """The loss summed over this rank's shard of a minibatch; draws the flips."""
@@ -213,10 +224,10 @@ class Training:
         """One update on the minibatch (X, y): its mean loss, and whether a rank is to stop; the same on all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr()
-        said = torch.tensor([self.backward(X, y), len(self.asked)], dtype=torch.float64)
+        said = torch.tensor([self.backward(X, y), self.told_to_stop()], dtype=torch.float64)
         dist.all_reduce(said, group=self.talk)
         mean, stops = said.tolist()
-        if not mean < float("inf"):
+        if not mean < inf:
             raise FloatingPointError(f"the loss of update {self.step + 1} is {mean}, so it is not made: take a smaller "
                                      "--lr, or a --warmup")
         self.optimizer.step()
@@ -228,31 +239,23 @@ class Training:
         """The learning rate of the next update: a straight line from a tenth, then the whole."""
         return warmup_lr(self.step, self.args.lr / 10, 10, self.args.warmup, self.last)
 
-    def state(self) -> dict[str, Any] | None:
-        """All that the next step depends on, on rank 0; None on the others. Called by all."""
+    def state(self) -> dict[str, Any]:
+        """All that the next step depends on, on any rank; its tensors are the training's own. Called by all ranks."""
         for buffer in self.module.buffers():  # each rank has its own, as far as they were used
             dist.broadcast(buffer, src=0)
-        random = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            random["cuda"] = torch.cuda.get_rng_state()
-        every: list[Any] | None = [None] * self.ranks if self.rank == 0 else None
-        dist.gather_object(random, every, group=self.talk)
-        return None if every is None else {
-            "plan": self.plan, "step": self.step, "epoch_loss": self.epoch_loss, "random": every,
-            "module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
+        random: list[Any] = [None] * self.ranks  # only the CPU's: no GPU draws anything here
+        dist.all_gather_object(random, torch.get_rng_state(), group=self.talk)
+        return {"plan": self.plan, "step": self.step, "epoch_loss": self.epoch_loss, "random": random,
+                "module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Begin where `state` was taken; the same state on all ranks."""
         self.step, self.epoch_loss = state["step"], state["epoch_loss"]
         self.module.load_state_dict(state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if len(state["random"]) != self.ranks:
-            self.seed_rank()
-            return
-        random = state["random"][self.rank]
-        torch.set_rng_state(random["cpu"])
-        if "cuda" in random:
-            torch.cuda.set_rng_state(random["cuda"])
+        self.seed_rank()  # for another number of ranks
+        if len(state["random"]) == self.ranks:
+            torch.set_rng_state(state["random"][self.rank])
 
     def accuracy(self) -> float:
         """The share of the test images that are put into their class, each counted on one rank. Called by all."""
@@ -264,15 +267,13 @@ class Training:
 
     def check_replay(self, state: dict[str, Any]) -> None:
         """Compute the next gradient twice from `state`; RuntimeError if it differs in one bit. Ends at `state`."""
-        twice = []
-        X, y = next(self.batches())
+        twice, params = [], dict(self.module.named_parameters())
         self.net.train()
-        params = list(self.module.parameters())
         for _ in range(2):
             self.restore(state)
-            twice.append(torch.autograd.grad(self.shard_loss(self.module, X, y), params))
-        wrong = [name for (name, _), a, b in zip(self.module.named_parameters(), *twice) if not equal_bits(a, b)]
-        if wrong:
+            X, y = next(self.batches())
+            twice.append(torch.autograd.grad(self.shard_loss(self.module, X, y), list(params.values())))
+        if wrong := [name for name, a, b in zip(params, *twice) if not (equal_bits(a, b) or a.isnan().any())]:
             raise RuntimeError(f"rank {self.rank} computed the gradient of update {self.step + 1} twice from one "
                                f"state, and it differs in {', '.join(wrong)}: do not trust this machine's memory")
         if self.args.strategy == "ddp":  # its buckets are made anew after the first backward, with other sums
@@ -281,14 +282,13 @@ class Training:
 
     def find_start(self) -> dict[str, Any]:
         """The state to begin at, the same on all ranks: the newest checkpoint's, or the start of a training."""
-        path, state = (newest_checkpoint(self.args.checkpoints) if self.rank == 0 and self.args.checkpoints
-                       else (None, None))
-        at_start = self.state()
-        told: list[Any] = [state or copy.deepcopy(at_start), path and path.name]
+        told: list[Any] = [copy.deepcopy(self.state()), None]
+        if self.rank == 0 and self.args.checkpoints:
+            path, state = newest_checkpoint(self.args.checkpoints)
+            told = [state, path.name] if path else told
         dist.broadcast_object_list(told, src=0, group=self.talk)
         found, name = told
-        changed = {key: f"{key} was {found['plan'].get(key)} and is {now}" for key, now in self.plan.items()
-                   if found["plan"].get(key) != now}
+        changed = changes(found.get("plan", {}), self.plan)
         if other := [words for key, words in changed.items() if key not in MAY_CHANGE]:
             raise Refused(f"{name} is of another training: {', '.join(other)}. Take another --checkpoints")
         odd = [words for key, words in changed.items() if key != "epochs"]
@@ -303,29 +303,29 @@ class Training:
         Raises:
             Refused: if the checkpoint is of another training.
             Stopped: after a step, when a rank was told to stop; what was reached is saved.
-            FloatingPointError: for a loss that is NaN or infinite, before the update.
+            FloatingPointError: for a loss that is NaN or infinite, before its update.
             RuntimeError: if a gradient computed twice from one state differs.
-            OSError: if a checkpoint cannot be written; the one before stays.
         """
         start = self.find_start()
         self.check_replay(start)
-        metrics = Metrics(self.args.metrics if self.rank == 0 else None, self.step)
         bar = tqdm(total=self.last, initial=self.step, unit="step", leave=False, ncols=70,
                    disable=self.rank > 0 or not sys.stderr.isatty())
-        with bar, metrics:
+        with bar, open_metrics(self.args.metrics if self.rank == 0 else None, self.step) as metrics:
             while self.step < self.last:
                 began, seen = time.perf_counter(), 0
                 for X, y in self.batches():
                     lr, (mean, stops) = self.lr(), self.take_step(X, y)
                     seen += len(X)
-                    metrics.add(step=self.step, loss=mean, lr=lr)
+                    print(json.dumps({"step": self.step, "loss": mean, "lr": lr}), file=metrics)
                     bar.update()
                     if ended := self.step % self.per_epoch == 0:
                         rate = seen / (time.perf_counter() - began)
-                        epoch, mean = self.step // self.per_epoch, self.epoch_loss / len(self.train_set.labels)
-                        accuracy, self.epoch_loss = self.accuracy(), 0.0
-                        metrics.add(step=self.step, epoch=epoch, loss=mean, accuracy=accuracy, images_per_s=round(rate))
-                        self.say(f"epoch {epoch:2}: loss {mean:.4f}, test acc {accuracy:.3f}, {rate:,.0f} images/s")
+                        facts = {"step": self.step, "epoch": self.step // self.per_epoch, "accuracy": self.accuracy(),
+                                 "loss": self.epoch_loss / len(self.train_set.labels), "images_per_s": round(rate)}
+                        print(json.dumps(facts), file=metrics)
+                        self.say("epoch {epoch:2}: loss {loss:.4f}, test acc {accuracy:.3f}, {images_per_s:,} images/s"
+                                 .format(**facts))
+                        self.epoch_loss = 0.0
                     if ended or stops or (self.args.save_every and self.step % self.args.save_every == 0):
                         self.save()
                     if stops and self.step < self.last:
@@ -334,15 +334,10 @@ class Training:
 
     def save(self) -> None:
         """Write a checkpoint, if there is a folder for it. Called by all ranks."""
-        if self.args.checkpoints is None:
-            return
-        state = self.state()
-        if state is not None:
-            try:
+        if self.args.checkpoints:
+            state = self.state()
+            if self.rank == 0:
                 save_checkpoint(self.args.checkpoints, self.step, state)
-            except OSError as problem:
-                problem.add_note(f"update {self.step} is not saved; the checkpoints before it are whole")
-                raise
 
     def say(self, line: str) -> None:
         """Print a line, on rank 0, above the bar."""
@@ -351,61 +346,55 @@ class Training:
             sys.stdout.flush()
 
 
-class Metrics:
-    """A line of JSON for each thing that is added; lines behind `step`, of updates that were lost, are taken out."""
-
-    def __init__(self, path: str | None, step: int) -> None:
-        self.file = open(path or os.devnull, "a+", 1, "utf-8")  # noqa: SIM115
-        self.file.seek(0)
-        kept = []
-        for line in self.file:
-            with suppress(ValueError):  # cut off when its rank was killed
-                kept += [line] if json.loads(line)["step"] <= step else []
-        if path:
-            self.file.truncate(0)
-        self.file.writelines(kept)
-
-    def add(self, **facts: float) -> None:
-        """Write a line."""
-        self.file.write(json.dumps(facts) + "\n")
-
-    def __enter__(self) -> Metrics:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.file.close()
+def open_metrics(path: str | None, step: int) -> IO[str]:
+    """Where lines of JSON go; those of updates that were lost, or cut off by a kill, are taken out at once."""
+    if path:
+        old = Path(path).read_text("utf-8").splitlines(True) if Path(path).exists() else []
+        kept = [line for line in old if line.endswith("}\n") and json.loads(line)["step"] <= step]
+        Path(f"{path}.unfinished").write_text("".join(kept), "utf-8")
+        os.replace(f"{path}.unfinished", path)
+    return open(path or os.devnull, "a", 1, "utf-8")  # a line is written at once
 
 
+def refuse(message: str) -> NoReturn:
+    """What a parser of options does with an error."""
+    raise Refused(f"{message}; --help lists all options")
+
+
+@record  # so that torchrun's report holds the traceback of the rank that failed first
 def command(words: Sequence[str]) -> None:
     """`python -m d2lpar train` with these words behind it, on this rank."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar train", description=ABOUT, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.error = refuse  # type: ignore[method-assign]
     add_options(parser)
-    args, rank = parser.parse_args(words), int(os.environ.get("RANK", 0))
-    asked = []  # whether somebody has sent a SIGTERM
-    signal.signal(signal.SIGTERM, lambda *_: asked.append(True))
+    on_ranks, rank = "RANK" in os.environ, os.getenv("RANK", "0")
+    terms: list[int] = []  # the SIGTERMs that came
+    signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
+    agent = os.getppid()  # if it is killed, nobody looks after the ranks
     try:
-        check_options(args, int(os.environ.get("WORLD_SIZE", 0)))
+        args = parser.parse_args(words)
+        check_options(args, int(os.getenv("WORLD_SIZE", "0")))
         join(args.timeout)
-        training = Training(args, asked)
-        training.fit()
+        Training(args, lambda: bool(terms) or (on_ranks and os.getppid() != agent)).fit()
         dist.destroy_process_group()
     except (Refused, FloatingPointError) as why:
-        time.sleep(rank > 0)  # the first that ends makes torchrun end all
-        sys.exit(str(why) if rank == 0 else 1)
+        if os.getenv("LOCAL_RANK", "0") != "0":
+            end_after_others(terms)
+        sys.exit(str(why))
     except Stopped as why:
-        if rank == 0:
+        if rank == "0":
             print(why, flush=True)
         sys.exit(STOPPED)
-    except RuntimeError as error:
-        if "RANK" not in os.environ or not has_lost_a_rank(error):
+    except RuntimeError as error:  # of a collective, as another rank was gone or did not come in time?
+        if not on_ranks or not (isinstance(error, dist.DistError) or "gloo" in str(error).lower()):
             raise
         print(f"rank {rank} has lost another one: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        time.sleep(0 if asked else 5)  # so that torchrun's report is of the rank that failed first
-        os._exit(1)  # the group is broken: it may not be left in order
+        end_after_others(terms)
 
 
-def has_lost_a_rank(error: RuntimeError) -> bool:
-    """Whether a collective has failed, as another rank was gone or did not come in time."""
-    return isinstance(error, dist.DistError) or "gloo" in str(error).lower()
+def end_after_others(terms: Sequence[int]) -> NoReturn:
+    """End, but let another rank be the first, so that its words are read, and torchrun's report is of it."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    time.sleep(0 if terms else 5)
+    os._exit(1)  # the group may be broken: it cannot be left in order

@@ -154,5 +154,5 @@ def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:
 def test_all_tests_that_share_something_costly_run_in_one_process_so_that_it_is_made_once(what: str, asked_for: str, root: Path) -> None:
     sharing = {path.stem.removeprefix("test_") for path in root.glob("tests/test_*.py")
                if re.search(rf"^def \w+\([^)]*\b({asked_for})", path.read_text("utf8"), re.M)}
-    named = re.search(rf'^TOGETHER = {{(?:.*\n?.*)"{what}": "(.*?)"', (root / "conftest.py").read_text("utf8"), re.M)
+    named = re.search(rf'^TOGETHER = {{(?:.*\n){{0,2}}.*"{what}": "(.*?)"', (root / "conftest.py").read_text("utf8"), re.M)
     assert named and set(named[1].split()) >= sharing != set()

@@ -47,7 +47,7 @@ def no_remains(folder: str | Path) -> Generator[None]:
 
 @taught(check_finite, around=no_remains, raises="ValueError: for NaN or infinity. OSError: if the disk is full.")
 def save_checkpoint(folder, step, state):
-    """Write `state` into a file that is there whole, or not at all; keep the last two."""
+    """Write `state` into a file that is whole or not there; keep the last two."""
     file = io.BytesIO()
     torch.save(state, file)
     data = file.getvalue()

@@ -1,0 +1,171 @@
+"""Tests of d2lpar.processes.checkpoints: a checkpoint is whole or not there, and what is not whole is seen."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from d2lpar.processes import checkpoints
+from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
+
+
+def state_of(step: int) -> dict:
+    return {"step": step, "names": ["w", None], "w": torch.arange(12.0).view(3, 4) * step}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the checkpoints of updates 5 and 10."""
+    for step in (5, 10):
+        save_checkpoint(tmp_path / "runs" / "first", step, state_of(step))
+    return tmp_path / "runs" / "first"
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name.split("-")[0] + path.name[4:].split("-")[1] if path.suffix == ".pt" else path.name for path in folder.iterdir())
+
+
+def assert_newest_is(step: int, folder: Path) -> None:
+    path, state = newest_checkpoint(folder)
+    assert path and path.name.startswith(f"step-{step:08}-")
+    assert state and state["step"] == step and state["names"] == ["w", None] and state["w"].equal(state_of(step)["w"])
+
+
+def test_the_last_two_are_kept_and_the_newest_is_read(folder: Path) -> None:
+    assert_newest_is(10, folder)
+    save_checkpoint(folder, 100, state_of(100))
+    assert files(folder) == ["step00000010", "step00000100"]
+    assert_newest_is(100, folder)
+
+
+def test_where_there_is_none_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert newest_checkpoint(tmp_path) == newest_checkpoint(tmp_path / "nowhere") == (None, None)
+    assert capsys.readouterr().err == "" and not (tmp_path / "nowhere").exists()
+
+
+def test_one_that_lacks_its_end_or_has_one_wrong_bit_anywhere_is_named_and_the_one_before_is_used(folder: Path, capsys: pytest.CaptureFixture,
+                                                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    *_, newest = checkpoints.checkpoints(folder)
+    data = newest.read_bytes()
+    kept, load = [], torch.load
+    monkeypatch.setattr(torch, "load", lambda file, *args, **named: kept.append(load(file, *args, **named)["step"]))
+    wrong = [data[:length] for length in range(0, len(data), 7)] + [data + b"\0"]
+    wrong += [data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1:] for at in range(len(data))]
+    for bad in wrong:
+        newest.write_bytes(bad)
+        assert newest_checkpoint(folder)[0] == checkpoints.checkpoints(folder)[0]
+        assert capsys.readouterr().err.startswith(f"{newest.name} is not whole")
+        assert set(files(folder)) == {"step00000005", f"{newest.stem}.broken"}
+    assert kept == [5] * len(wrong) and len(wrong) > 1000
+    newest.write_bytes(data)
+    newest_checkpoint(folder)
+    assert kept[-1] == 10
+
+
+def test_if_both_are_broken_there_is_none(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    for path in checkpoints.checkpoints(folder):
+        path.write_bytes(b"")
+    assert newest_checkpoint(folder) == (None, None)
+    assert capsys.readouterr().err.count(" is not whole") == 2
+
+
+def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
+    class Evil:
+        def __reduce__(self) -> tuple:
+            return print, ("run",)
+
+    save_checkpoint(tmp_path, 1, {"x": Evil()})
+    with pytest.raises(Exception, match="[Ww]eights.only"):
+        newest_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_nan_and_infinity_are_refused_wherever_they_are_and_the_old_ones_stay(folder: Path, bad: float) -> None:
+    state = state_of(15) | {"optimizer": [{"exp_avg": torch.tensor([[0.0, bad]], dtype=torch.float64)}]}
+    with pytest.raises(ValueError, match=r"shape \(1, 2\) holds NaN or infinity: the checkpoint before stays"):
+        save_checkpoint(folder, 15, state)
+    assert files(folder) == ["step00000005", "step00000010"]
+    assert_newest_is(10, folder)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")
+def test_on_a_full_disk_the_old_ones_stay_and_nothing_half_written(folder: Path) -> None:
+    (folder / "unfinished").symlink_to("/dev/full")  # every write there fails as on a full disk
+    with pytest.raises(OSError) as caught:
+        save_checkpoint(folder, 15, state_of(15))
+    assert caught.value.errno == errno.ENOSPC
+    assert files(folder) == ["step00000005", "step00000010"]
+    assert_newest_is(10, folder)
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_disk_that_fails_later_leaves_the_old_ones_too(folder: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    monkeypatch.setattr(os, fails, fail)
+    with pytest.raises(OSError, match="the disk fails"):
+        save_checkpoint(folder, 15, state_of(15))
+    assert files(folder) == ["step00000005", "step00000010"]
+    assert_newest_is(10, folder)
+
+
+def test_bytes_are_on_the_disk_before_the_file_has_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, fsync, replace = [], os.fsync, os.replace
+
+    def synced(file: int) -> None:
+        assert os.fstat(file).st_ino == (folder / "unfinished").stat().st_ino and os.fstat(file).st_size > 1000
+        fsync(file)
+        done.append("fsync")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *paths: done.append("replace") or replace(*paths))
+    save_checkpoint(folder, 15, state_of(15))
+    assert done == ["fsync", "replace"]
+
+
+KILLED = """
+import os, pathlib, resource, shutil, signal, sys
+sys.path.insert(0, sys.argv[2])
+from test_checkpoints import save_checkpoint, state_of
+
+def die(*args, **named):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def in_the_write():
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # the system ends a process that writes more
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+def at(place, name):
+    setattr(place, name, die)
+
+moments = {"write": in_the_write, "fsync": lambda: at(os, "fsync"), "replace": lambda: at(os, "replace"),
+           "unlink": lambda: at(pathlib.Path, "unlink")}
+for name, prepare in moments.items():
+    folder = shutil.copytree(sys.argv[1], f"{sys.argv[1]}-{name}")
+    if (child := os.fork()) == 0:
+        prepare()
+        save_checkpoint(folder, 15, state_of(15))
+        os._exit(0)
+    print(name, os.WTERMSIG(os.wait()[1]))
+"""
+
+
+def test_who_is_killed_at_any_moment_leaves_the_old_ones_or_the_new_one_whole(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    run = subprocess.run([sys.executable, "-c", KILLED, folder, Path(__file__).parent], capture_output=True, text=True, timeout=120)
+    kill, too_large = int(signal.SIGKILL), int(signal.SIGXFSZ)
+    assert run.stdout.split() == f"write {too_large} fsync {kill} replace {kill} unlink {kill}".split(), run.stderr
+    for moment, step, left in (("write", 10, True), ("fsync", 10, True), ("replace", 10, True), ("unlink", 15, False)):
+        of_moment = folder.with_name(f"{folder.name}-{moment}")
+        assert (of_moment / "unfinished").exists() == left
+        assert_newest_is(step, of_moment)
+        save_checkpoint(of_moment, 20, state_of(20))  # what was left is no trouble
+        assert files(of_moment) == [f"step{step:08}", "step00000020"]
+    assert capsys.readouterr().err == ""
