@@ -55,7 +55,7 @@ two processes, each one restarted when one of them fails:
   torchrun --standalone --nproc-per-node=2 --max-restarts=3 -m d2lpar train \\
       --strategy ddp --checkpoints runs/first --save-every 20
 
-SIGTERM lets all ranks finish their step and save; then they end with status {STOPPED}.
+SIGTERM lets all ranks finish their step and save; then each ends with status {STOPPED}, and torchrun with its own.
 The same command goes on from the newest checkpoint."""
 
 

@@ -47,7 +47,7 @@ def test_the_last_two_are_kept_and_the_newest_is_read(folder: Path) -> None:
 
 def test_where_there_is_none_there_is_none(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert newest_checkpoint(tmp_path) == newest_checkpoint(tmp_path / "nowhere") == (None, None)
-    assert capsys.readouterr().err == "" and not (tmp_path / "nowhere").exists()
+    assert capsys.readouterr().out == "" and not (tmp_path / "nowhere").exists()
 
 
 def test_one_that_lacks_its_end_or_has_one_wrong_bit_anywhere_is_named_and_the_one_before_is_used(folder: Path, capsys: pytest.CaptureFixture,
@@ -61,7 +61,7 @@ def test_one_that_lacks_its_end_or_has_one_wrong_bit_anywhere_is_named_and_the_o
     for bad in wrong:
         newest.write_bytes(bad)
         assert newest_checkpoint(folder)[0] == checkpoints.checkpoints(folder)[0]
-        assert capsys.readouterr().err.startswith(f"{newest.name} is not whole")
+        assert capsys.readouterr().out.startswith(f"{newest.name} is not whole")
         assert set(files(folder)) == {"step00000005", f"{newest.stem}.broken"}
     assert kept == [5] * len(wrong) and len(wrong) > 1000
     newest.write_bytes(data)
@@ -73,7 +73,7 @@ def test_if_both_are_broken_there_is_none(folder: Path, capsys: pytest.CaptureFi
     for path in checkpoints.checkpoints(folder):
         path.write_bytes(b"")
     assert newest_checkpoint(folder) == (None, None)
-    assert capsys.readouterr().err.count(" is not whole") == 2
+    assert capsys.readouterr().out.count(" is not whole") == 2
 
 
 def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
@@ -168,4 +168,4 @@ def test_who_is_killed_at_any_moment_leaves_the_old_ones_or_the_new_one_whole(fo
         assert_newest_is(step, of_moment)
         save_checkpoint(of_moment, 20, state_of(20))  # what was left is no trouble
         assert files(of_moment) == [f"step{step:08}", "step00000020"]
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().out == ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,6 +71,5 @@ def newest_checkpoint(folder):
         if path.stem.endswith(digest):
             return path, torch.load(io.BytesIO(data), "cpu", weights_only=True)
         path.rename(path.with_suffix(".broken"))
-        print(f"{path.name} is not whole (its bytes give {digest}); "
-              "I look at the one before", file=sys.stderr)
+        print(f"{path.name} is not whole: its digest is {digest}")
     return None, None

@@ -8,7 +8,7 @@ WRITE_S, FAILS_S = 10, 8 * 3600
 def check_number(share: float) -> str:
     """What is not right yet of the answer, in words, or "Right."."""
     least = sqrt(2 * WRITE_S / FAILS_S)  # where writing takes as much as is done again
-    if isclose(share, least, rel_tol=0.02):
+    if isclose(share, least, rel_tol=0.03):
         return "Right."
     if not 0 < share < 1:
         return f"Not yet: {share:.4g} is no share of the time."
