@@ -14,7 +14,7 @@ import pytest
 VENV = Path(__file__).resolve().parent / ".venv"
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site weights", "lab": "lab", "processes": "processes",
-            "trainings": "train_ddp", "drills": "drill",
+            "trainings": "train_ddp", "drills": "drills",
             "ranks": "batchnorm bench ddp diagnosis evaluation ranks sharding traffic trainer"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from d2lpar import trainer
 from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.pages.drill import differing
+from d2lpar.pages.drills import differing
 from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
 from d2lpar.trainer import Refused, Stopped, Training
 

@@ -20,7 +20,7 @@ NAMES = {
     "processes.ddp": "at_end_of_backward flat_gradients gradient_of trained_params write_means",
     "processes.sharding": "Gather Memory Whole keep_parts",
     "processes.evaluation": "unwrap_ddp",
-    "processes.checkpoints": "checkpoints newest_checkpoint save_checkpoint",
+    "processes.checkpoints": "newest_checkpoint save_checkpoint",
     "processes.traffic": "Traffic record_rank",
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_fit draw_intervals draw_memory draw_panels draw_seeds "
                   "draw_step draw_timeline draw_timelines draw_trainings draw_turns growing_curve show",
@@ -31,7 +31,7 @@ NAMES = {
     "pages.message_audit": "AuditError audit",
     "pages.published": "published_controls published_trainings",
     "pages.step_spans": "record_step",
-    "pages.drill": "Kill differing drill",
+    "pages.drills": "Kill differing drill",
     "pages.kept_bytes": "most_kept_bytes",
     "pages.study": "Setting predicted",
 }

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from d2lpar.base.timing import time_each_repeat
 from d2lpar.pages.bench.cases import WrongResult
 from d2lpar.pages.bench.report import Times
-from d2lpar.pages.drill import Kill, agent, differing, drill, updates
+from d2lpar.pages.drills import Kill, agent, differing, drill, updates
 from d2lpar.trainer import Training, add_options, check_options, join
 
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar/pages/drill.py: what torchrun has started is killed in many ways, and ends with the bits of a run that was not."""
+"""Tests of d2lpar/pages/drills.py: what torchrun has started is killed in many ways, and ends with the bits of a run that was not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from d2lpar.pages.drill import Drill, Kill, agent, differing, drill, rank_of, updates
+from d2lpar.pages.drills import Drill, Kill, agent, differing, drill, rank_of, updates
 from d2lpar.processes.checkpoints import newest_checkpoint
 from d2lpar.trainer import STOPPED
 from helpers.ports import free_port

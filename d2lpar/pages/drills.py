@@ -1,6 +1,6 @@
 """The drill: ranks that `torchrun` has started are killed in the middle of a training; what is left in the end?
 
-`python -m d2lpar.pages.drill 50` does it fifty times, at random steps, and compares all bits with an undisturbed run.
+`python -m d2lpar.pages.drills 50` does it fifty times, at random steps, and compares all bits with an undisturbed run.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def main() -> None:
-    """`python -m d2lpar.pages.drill N`: so many drills; exits with 1 if one differs."""
-    parser = argparse.ArgumentParser(prog="python -m d2lpar.pages.drill", description=__doc__)
+    """`python -m d2lpar.pages.drills N`: so many drills; exits with 1 if one differs."""
+    parser = argparse.ArgumentParser(prog="python -m d2lpar.pages.drills", description=__doc__)
     parser.add_argument("count", type=int, help="how many drills")
     parser.add_argument("--ranks", type=int, default=2, help="(2)")
     parser.add_argument("--seed", type=int, default=0, help="of the steps and ranks that are drawn (0)")
