@@ -36,7 +36,6 @@ from d2lpar.data.official_files import DataError
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, initialize, lenet_params, loss, resnet18
-from d2lpar.one_step.yardstick import equal_bits
 from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
 from d2lpar.processes.ddp import OwnDDP
 from d2lpar.processes.evaluation import count_right_on_ranks
@@ -241,12 +240,16 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """All that the next step depends on, on any rank; its tensors are the training's own. Called by all ranks."""
-        for buffer in self.module.buffers():  # each rank has its own, as far as they were used
-            dist.broadcast(buffer, src=0)
+        self.share_buffers()
         random: list[Any] = [None] * self.ranks  # only the CPU's: no GPU draws anything here
         dist.all_gather_object(random, torch.get_rng_state(), group=self.talk)
         return {"plan": self.plan, "step": self.step, "epoch_loss": self.epoch_loss, "random": random,
                 "module": self.module.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def share_buffers(self) -> None:
+        """Give all ranks rank 0's buffers: each has its own, as far as they were used."""
+        for buffer in self.module.buffers():
+            dist.broadcast(buffer, src=0)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Begin where `state` was taken; the same state on all ranks."""
@@ -259,8 +262,7 @@ class Training:
 
     def accuracy(self) -> float:
         """The share of the test images that are put into their class, each counted on one rank. Called by all."""
-        for buffer in self.module.buffers():
-            dist.broadcast(buffer, src=0)
+        self.share_buffers()
         mine = ((X.to(self.dtype), y) for X, y in islice(self.test_set, self.rank, None, self.ranks))
         right, count = count_right_on_ranks(self.module, mine)
         return right / count
@@ -273,9 +275,10 @@ class Training:
             self.restore(state)
             X, y = next(self.batches())
             twice.append(torch.autograd.grad(self.shard_loss(self.module, X, y), list(params.values())))
-        if wrong := [name for name, a, b in zip(params, *twice) if not (equal_bits(a, b) or a.isnan().any())]:
+        first, again = ([x.cpu().numpy().tobytes() for x in gradients] for gradients in twice)  # NaN is NaN here
+        if wrong := [name for name, a, b in zip(params, first, again) if a != b]:
             raise RuntimeError(f"rank {self.rank} computed the gradient of update {self.step + 1} twice from one "
-                               f"state, and it differs in {', '.join(wrong)}: do not trust this machine's memory")
+                               f"state, and it differs in {', '.join(wrong)}: this machine is not to be trusted")
         if self.args.strategy == "ddp":  # its buckets are made anew after the first backward, with other sums
             self.backward(X, y)
         self.restore(state)

@@ -252,6 +252,15 @@ def test_the_replay_check_finds_one_bit_that_flips_between_the_two(alone: None, 
     assert differing(training.state(), state) == []
 
 
+@pytest.mark.parametrize("turn", [0, 1])
+def test_the_replay_check_finds_nan_that_is_there_in_one_of_the_two(alone: None, monkeypatch: pytest.MonkeyPatch, turn: int) -> None:
+    training = training_of(ALL)
+    count, shard_loss = iter(range(9)), training.shard_loss
+    monkeypatch.setattr(training, "shard_loss", lambda *args: shard_loss(*args) * (float("nan") if next(count) == turn else 1))
+    with pytest.raises(RuntimeError, match="it differs in params"):
+        training.check_replay(copy.deepcopy(training.state()))
+
+
 def fit(words: str, *more: Any) -> Training:
     training = training_of(words, *more)
     training.fit()
