@@ -70,7 +70,7 @@ def test_a_door_without_anything_is_the_function_itself():
     assert without_anything.__closure__ is None and not hasattr(without_anything, "__wrapped__")
 
 
-def test_a_whole_call_holds_interrupts_and_one_that_is_not_does_not():
+def test_a_whole_call_holds_interrupts_and_one_that_is_not_does_not(ctrl_c_is_obeyed):
     def handler():
         return isinstance(signal.getsignal(signal.SIGINT), Waiting)
 

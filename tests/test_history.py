@@ -89,7 +89,7 @@ def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):
     assert training._bar.disable
 
 
-def test_an_interrupt_waits_for_the_end_of_the_step_in_which_it_comes():
+def test_an_interrupt_waits_for_the_end_of_the_step_in_which_it_comes(ctrl_c_is_obeyed):
     done = []
     with pytest.raises(KeyboardInterrupt), History(1, 3, CPU) as training:
         for batch in training.clocked("abc"):
@@ -99,7 +99,7 @@ def test_an_interrupt_waits_for_the_end_of_the_step_in_which_it_comes():
     assert done == ["a", "b"] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_after_a_loop_was_left_comes_before_the_next_epoch():
+def test_an_interrupt_after_a_loop_was_left_comes_before_the_next_epoch(ctrl_c_is_obeyed):
     done = []
     with pytest.raises(KeyboardInterrupt), History(2, 3, CPU) as training:
         for epoch in range(2):
@@ -110,7 +110,7 @@ def test_an_interrupt_after_a_loop_was_left_comes_before_the_next_epoch():
     assert done == [(0, "a")] and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_after_a_step_that_fails_interrupts_come_at_once_again():
+def test_after_a_step_that_fails_interrupts_come_at_once_again(ctrl_c_is_obeyed):
     with pytest.raises(ZeroDivisionError) as error, History(1, 2, CPU) as training:
         for _ in training.clocked("ab"):
             1 / 0

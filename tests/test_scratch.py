@@ -189,7 +189,7 @@ def test_shards_keep_every_example_once_in_order_and_differ_by_at_most_one(k):
 # Failure
 
 
-def test_an_interrupt_of_sgd_waits_until_all_parameters_have_taken_the_step():
+def test_an_interrupt_of_sgd_waits_until_all_parameters_have_taken_the_step(ctrl_c_is_obeyed):
     params = [torch.ones(1, requires_grad=True) for _ in range(3)]
     for p in params:
         p.grad = torch.ones(1)
