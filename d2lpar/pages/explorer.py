@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from matplotlib.colors import to_hex
 
-from d2lpar.base.checks import check_counts, is_number, shown
+from d2lpar.base.checks import is_number, shown
 from d2lpar.base.history import in_notebook
 from d2lpar.pages.plot import rank_style
 
@@ -29,14 +29,6 @@ COLORS = ("#8a8a8a", "#5b8c1a", "#8b1a1a")  # of bars like the one to compare wi
 DASHES = ([1, 0], [8, 3], [3, 2], [12, 3, 3, 3], [16, 6], [6, 2, 2, 2])  # of curves
 RANGE_MS = [1e-3, 5e4]  # of the axis beside curves
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_TAKEN = frozenset("""
-datum event item group parent signal width height padding autosize background cursor unit child true false null this
-NaN E LN2 LN10 LOG2E LOG10E MAX_VALUE MIN_VALUE PI SQRT1_2 SQRT2 isArray isBoolean isDate isDefined isNumber isObject
-isString isValid isNaN isFinite abs acos asin atan atan2 ceil clamp cos exp floor hypot log max min pow random round
-sign sin sqrt tan length extent lerp span sort sequence slice reverse join indexof lastindexof inrange pluck replace
-split substring trim truncate upper lower pad format toBoolean toDate toNumber toString now time date data domain
-range scale if test in alone longest share value key curve kind
-""".split())  # names of Vega's, and of the pictures' own
 _SIGNS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ORDER: dict[type, str] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _CALLS = {"min": "min({})", "max": "max({})", "ceil": "ceil({})", "abs": "abs({})", "log2": "(log({}) / LN2)"}
@@ -149,9 +141,8 @@ def bars(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Mapp
         alone: the name of the bar that all others are compared with.
 
     Raises:
-        ValueError: if a formula cannot be told to Vega, or an argument of it is neither a slider nor given.
+        ValueError: if a formula cannot be told to Vega.
     """
-    check_bars(sliders, given, formulas, alone)
     names = [f"bar_{i}" for i in range(len(formulas))]
     line = names[list(formulas).index(alone)]
     params = _inputs(sliders)
@@ -214,9 +205,10 @@ def curves(sliders: Mapping[str, Slider], given: Mapping[str, str], formulas: Ma
         alone: seconds of computing on one device, as an expression of Vega.
 
     Raises:
-        ValueError: if a formula cannot be told to Vega, or an argument of it is neither a slider nor given.
+        ValueError: if a formula cannot be told to Vega, or `alone` depends on `along`.
     """
-    check_curves(sliders, given, formulas, along, places, alone)
+    if along in _NAME.findall(_at(along, along, alone, given)):
+        raise ValueError(f"the time alone is that of one device, and cannot depend on {along}, got {alone!r}")
     names, middle, there = list(formulas), (min(places) * max(places)) ** 0.5, f"datum.{along}"
     params, columns = _inputs(sliders), []
     params += [{"name": name, "expr": value} for name, value in given.items() if "." not in name]
@@ -290,7 +282,6 @@ def show_explorer(spec: dict) -> None:
 
     The still is drawn where vl-convert is installed, as where pages are stored. Outside a notebook nothing is shown.
     """
-    check_spec(spec)
     if in_notebook():
         from IPython.display import display
 
@@ -307,7 +298,7 @@ def still_of(spec: dict) -> tuple[str, str]:
     """What a specification shows before a slider moves: as a picture, in SVG, and in words."""
     import vl_convert  # here: only who stores a chapter with an explorer needs it
 
-    sliders = [param for param in check_spec(spec)["params"] if "bind" in param]
+    sliders = [param for param in spec["params"] if "bind" in param]
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
     start = "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in sliders)
     if names := spec.get("usermeta", {}).get("names"):
@@ -319,63 +310,3 @@ def still_of(spec: dict) -> tuple[str, str]:
     found = re.findall(r">([-\u2212]?[\d.,]+ ms[^<]*)</text>", still)
     return still, (f"Bars at {start}. "
                    + "; ".join(f"{row['name']}: {text}" for row, text in zip(spec["data"]["values"], found)) + ".")
-
-
-def check_bars(sliders: Mapping, given: Mapping, formulas: Mapping, alone: str) -> None:
-    """Raise ValueError unless each formula finds its arguments, and sliders can be moved."""
-    check_inputs(sliders, given, formulas)
-    if not isinstance(alone, str) or alone not in formulas:
-        raise ValueError(f"one of the bars must be {shown(alone)}, got {shown(list(formulas))}")
-
-
-def check_curves(sliders: Mapping, given: Mapping, formulas: Mapping, along: str, places: Sequence, alone: str) -> None:
-    """Raise ValueError unless each formula finds its arguments, and an axis has places."""
-    check_inputs(sliders, given, formulas)
-    if not isinstance(along, str) or not (along in sliders or along in given):
-        raise ValueError(f"what grows along the axis must be a slider or given, got {shown(along)}")
-    if not isinstance(alone, str):
-        raise ValueError(f"the time alone must be an expression, got {shown(alone)}")
-    if along in _NAME.findall(_at(along, along, alone, given)):
-        raise ValueError(f"the time alone is that of one device, and cannot depend on {along}, got {shown(alone)}")
-    check_counts(**{f"the_place_number_{i}": place for i, place in enumerate(places)})
-    if not len(set(places)) > 1 or not 1 <= len(formulas) <= len(DASHES):
-        raise ValueError(f"curves need two places or more, and 1 to {len(DASHES)} formulas, got {shown(places)} and "
-                         f"{shown(list(formulas))}")
-
-
-def check_inputs(sliders: Mapping, given: Mapping, formulas: Mapping) -> None:
-    """Raise ValueError unless sliders can be moved, and each formula finds its arguments."""
-    for name, things in (("sliders", sliders), ("given", given), ("formulas", formulas)):
-        if not isinstance(things, Mapping) or not all(isinstance(key, str) for key in things):
-            raise ValueError(f"{name} must be given by name, got {shown(things)}")
-    for name, slider in sliders.items():
-        if not isinstance(slider, Slider) or not isinstance(slider.label, str) or not all(map(is_number, slider[1:])):
-            raise ValueError(f"{name} must be a Slider, with a label and four numbers, got {shown(slider)}")
-        if not slider.low <= slider.start <= slider.high or slider.step <= 0:
-            raise ValueError(f"a slider starts between its ends, and has steps above 0, got {shown(slider)}")
-    for name in (*sliders, *given):
-        taken = name in _TAKEN or re.fullmatch(r"(bar|words|curve)_\d+", name)
-        if not all(part.isidentifier() for part in name.split(".")) or taken:
-            raise ValueError(f"{shown(name)} is no name for a slider or for what is given, or is taken already")
-    later = set(given)
-    for name, value in given.items():
-        if not isinstance(value, str) or name in sliders:
-            raise ValueError(f"{name} must be given as an expression, and be no slider, got {shown(value)}")
-        if late := sorted(later & set(_NAME.findall(value))):
-            raise ValueError(f"{name} is given by {late[0]}, which is not given before it, in {shown(value)}")
-        later.remove(name)
-    for name in formulas:
-        if re.search(r"""['"\\<>&]""", name):
-            raise ValueError(f"the name of a formula has no quotes, no backslash and no <, > or &, got {shown(name)}")
-    there = {name.partition(".")[0] for name in (*sliders, *given)}
-    for name, formula in formulas.items():
-        for argument, p in inspect.signature(formula).parameters.items():
-            if p.default is p.empty and argument not in there:
-                raise ValueError(f"{name} asks for {argument}, which is neither a slider nor given")
-
-
-def check_spec(spec: dict) -> dict:
-    """The specification itself; ValueError unless it is one that `bars` or `curves` gives."""
-    if not isinstance(spec, dict) or not {"params", "data", "layer"} <= set(spec):
-        raise ValueError(f"a specification is what bars or curves gives, got {shown(spec)}")
-    return spec
