@@ -36,7 +36,7 @@ from d2lpar.data.official_files import DataError
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, initialize, lenet_params, loss, resnet18
-from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
+from d2lpar.processes.checkpoints import UNFINISHED, newest_checkpoint, no_remains, save_checkpoint
 from d2lpar.processes.ddp import OwnDDP
 from d2lpar.processes.evaluation import count_right_on_ranks
 from d2lpar.processes.rank import loopback
@@ -54,7 +54,8 @@ two processes, each one restarted when one of them fails:
   torchrun --standalone --nproc-per-node=2 --max-restarts=3 -m d2lpar train \\
       --strategy ddp --checkpoints runs/first --save-every 20
 
-SIGTERM lets all ranks finish their step and save; then each ends with status {STOPPED}, and torchrun with its own.
+SIGTERM or Ctrl-C lets all ranks finish their step and save; then each ends with status {STOPPED}, and torchrun with
+its own. The second Ctrl-C is obeyed at once.
 The same command goes on from the newest checkpoint."""
 
 
@@ -287,10 +288,17 @@ class Training:
         """The state to begin at, the same on all ranks: the newest checkpoint's, or the start of a training."""
         told: list[Any] = [copy.deepcopy(self.state()), None]
         if self.rank == 0 and self.args.checkpoints:
-            path, state = newest_checkpoint(self.args.checkpoints)
-            told = [state, path.name] if path else told
+            try:
+                with no_remains(self.args.checkpoints):  # as each checkpoint is written
+                    Path(self.args.checkpoints, UNFINISHED).touch()
+                path, state = newest_checkpoint(self.args.checkpoints)
+                told = [state, path.name] if path else told
+            except OSError as problem:
+                told = [str(problem), None]
         dist.broadcast_object_list(told, src=0, group=self.talk)
         found, name = told
+        if isinstance(found, str):
+            raise Refused(f"--checkpoints cannot be used: {found}")
         changed = changes(found.get("plan", {}), self.plan)
         if other := [words for key, words in changed.items() if key not in MAY_CHANGE]:
             raise Refused(f"{name} is of another training: {', '.join(other)}. Take another --checkpoints")
@@ -372,8 +380,14 @@ def command(words: Sequence[str]) -> None:
     parser.error = refuse  # type: ignore[method-assign]
     add_options(parser)
     on_ranks, rank = "RANK" in os.environ, os.getenv("RANK", "0")
-    terms: list[int] = []  # the SIGTERMs that came
-    signal.signal(signal.SIGTERM, lambda number, _: terms.append(number))
+    terms: list[int] = []  # the signals that came
+
+    def told(number: int, _: object) -> None:
+        terms.append(number)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, told)
     agent = os.getppid()  # if it is killed, nobody looks after the ranks
     try:
         args = parser.parse_args(words)

@@ -374,6 +374,21 @@ def test_if_one_rank_is_told_to_stop_all_do_after_the_same_step(group_of: Callab
     assert newest_checkpoint(tmp_path)[1]["step"] == 8
 
 
+def cannot_save(rank: int, folder: str) -> str:
+    try:
+        fit(f"--strategy=own --checkpoints={folder}")
+    except Refused as why:
+        return str(why)
+    return ""
+
+
+def test_a_folder_that_cannot_be_written_is_told_to_all_before_anything_is_trained(group_of: Callable, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", *["/proc"] * os.path.isdir("/proc")):
+        every = group_of(2).run(cannot_save, str(folder))
+        assert every[0] == every[1] and re.fullmatch(f"--checkpoints cannot be used: .*{folder}.*", every[0]), every
+
+
 def fits(rank: int, words: str) -> list[torch.Tensor]:
     return values(fit(words))
 
@@ -407,7 +422,7 @@ def test_a_rank_that_was_started_otherwise_is_told_to_all(group_of: Callable, tm
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     """What `python -m d2lpar train` says in place of training, in this process."""
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -417,7 +432,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
         return ended.value.code
 
     yield command
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -474,13 +490,22 @@ def test_its_help_names_every_option_and_a_command_that_torchrun_takes(command: 
     assert max(map(len, printed.splitlines())) < 120
 
 
-def test_alone_it_trains_writes_and_stops_at_a_sigterm_with_a_status_of_its_own(tmp_path: Path) -> None:
+def test_the_second_ctrl_c_is_obeyed_at_once(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    came = []
+    monkeypatch.setattr(Training, "fit", lambda self: [came.append(signal.raise_signal(signal.SIGINT)) for _ in range(3)])
+    with pytest.raises(KeyboardInterrupt):
+        command(SMALL)
+    assert came == [None]
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_alone_it_trains_writes_and_stops_at_a_signal_with_a_status_of_its_own(tmp_path: Path, ctrl_c_is_obeyed: None, how: int) -> None:
     words = f"-m d2lpar train {SMALL} --epochs=400 --checkpoints={tmp_path}/c --metrics={tmp_path}/m"
     with subprocess.Popen([sys.executable, *words.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}) as running:
         for line in running.stdout:
             if line.startswith("epoch  1: "):
-                running.terminate()
+                running.send_signal(how)
         errors = running.stderr.read()
     assert (running.returncode, errors) == (trainer.STOPPED, ""), errors
     made = int(re.fullmatch(r"told to stop: (\d+) of 2400 updates are made, and kept\n", line)[1])
