@@ -100,7 +100,7 @@ def test_nor_one_that_is_killed_while_it_saves(undisturbed: Callable, tmp_path: 
 
 
 def test_a_rank_that_stands_still_is_given_up(undisturbed: Callable, tmp_path: Path) -> None:
-    done = drill(tmp_path, *QUICK, "--timeout=8", kills=[Kill(12, 1, signal.SIGSTOP)], torchrun=["--standalone", "--shutdown-timeout=2"])
+    done = drill(tmp_path, *QUICK, "--timeout=8", kills=[Kill(12, 1, signal.SIGSTOP)])
     assert "rank 0 has lost another one: " in done.log and "Timed out" in done.log
     assert_ended_as(done, undisturbed("ddp"), tmp_path)
 

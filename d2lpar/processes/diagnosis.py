@@ -67,7 +67,6 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
     batches = _cut_batches(X, y, num_steps, k)
     _check_networks(make_net)
     with RankGroup(ranks, "gloo") if isinstance(ranks, int) else nullcontext(ranks) as group:
-        group.run(_start, timeout_s=START_S)
         return _diagnose(train, make_net, batches, group, timeout_s)
 
 
@@ -109,6 +108,7 @@ def _diagnose(train: Callable, make_net: Callable, batches: Sequence[tuple[Tenso
         labels = [[y[shard] for shard in shards] for _, y in batches]
         compare(one, records, labels, found, repeatable)
 
+    group.run(_start, timeout_s=START_S)
     try:
         begin = time.perf_counter()
         compare_on(equal, alone.record, found)
