@@ -281,18 +281,10 @@ def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_ty
         assert printed.getvalue().startswith("Not yet: "), (what, printed.getvalue())
 
 
-QUICKLY = """
+AS_A_READER = """
 import runpy, sys
 sys.modules["vl_convert"] = None  # only those who build the site have it
 import d2lpar; print("d2lpar is at", d2lpar.__file__)
-from d2lpar.data import official_files
-from d2lpar.pages import study
-from d2lpar.base import timing
-official_files.NUM_TRAIN, official_files.NUM_TEST = 128, 64
-repeatedly = timing.time_each_repeat
-timing.time_each_repeat = lambda cases, *_, **__: repeatedly(cases, repeats=1, warmup=0)
-train = study.run_setting
-study.run_setting = lambda setting, seed, size: train(setting._replace(num_train=102), seed, size._replace(num_test=64))
 runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
@@ -314,8 +306,8 @@ def test_the_wheel_holds_every_file_of_the_package(installed):
     assert [file for file in tracked if (ROOT / file).exists() and not (installed / file).exists()] == []
 
 
-# With stored results, with processes, and the first one that many will try; the others are run by nbval, and compiled.
-SCRIPTS = [path for path in NOTEBOOKS if path.stem[:2] in ("03", "13", "17")]
+# One on devices, one with processes; the others are run by nbval, and compiled.
+SCRIPTS = [path for path in NOTEBOOKS if path.stem[:2] in ("03", "13")]
 
 
 @pytest.mark.slow
@@ -323,7 +315,7 @@ SCRIPTS = [path for path in NOTEBOOKS if path.stem[:2] in ("03", "13", "17")]
 def test_the_script_of_a_chapter_runs_where_only_the_wheel_is_installed(path, installed, tmp_path):
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
-    run = subprocess.run([sys.executable, "-c", QUICKLY, script], cwd=tmp_path, capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-c", AS_A_READER, script], cwd=tmp_path, capture_output=True, text=True,
                          env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg", "PYTHONPATH": str(installed)}, timeout=550)
     assert run.returncode == 0, run.stderr
     assert f"d2lpar is at {installed}" in run.stdout
@@ -331,15 +323,12 @@ def test_the_script_of_a_chapter_runs_where_only_the_wheel_is_installed(path, in
         for output in cell.outputs:
             if output.output_type == "error":
                 assert f"{output.ename}: {output.evalue}" in run.stdout, "the script goes on after a cell that must fail"
-    varying = verdicts(stored_text(path, ignored=True))  # on a time or an accuracy
-    said = [line for line in verdicts(run.stdout) if line.partition(": ")[0] not in {v.partition(": ")[0] for v in varying}]
-    assert said == verdicts(stored_text(path, ignored=False)) != []
+    assert verdicts(run.stdout) == verdicts(stored_text(path)) != []
 
 
-def stored_text(path, ignored):
-    """What the cells have printed whose outputs nbval ignores, or of all the others."""
-    return "".join(output.get("text", "") for cell in code_cells(read(path)) for output in cell.outputs
-                   if ignored == ("nbval-ignore-output" in cell.metadata.get("tags", [])))
+def stored_text(path):
+    """What the cells have printed."""
+    return "".join(output.get("text", "") for cell in code_cells(read(path)) for output in cell.outputs)
 
 
 def verdicts(text):
