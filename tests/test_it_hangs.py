@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from d2lpar.one_step.yardstick import distance
 from d2lpar.processes.launch import RankGroup
 
-pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture(scope="module")

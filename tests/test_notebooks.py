@@ -234,6 +234,11 @@ WRONG_ANSWERS = [(file, name) for file in sorted((ROOT / "tests" / "wrong_answer
                  for name in map(name_of, ast.parse(file.read_text("utf-8")).body) if not name.startswith("_")]
 
 
+def case(label, *values):
+    """A case of an exercise, among the slow ones where its check starts ranks."""
+    return pytest.param(*values, marks=[pytest.mark.slow] * (label in ("ex-count-words", "ex-slip-through")))
+
+
 @cache
 def exercises():
     """For each label the chapter of the exercise, and the cell that checks an answer."""
@@ -250,7 +255,7 @@ def test_every_exercise_has_wrong_answers_and_every_wrong_answer_has_an_exercise
     assert {file.stem for file, _ in WRONG_ANSWERS} == set(exercises()) and len(WRONG_ANSWERS) == len(set(WRONG_ANSWERS))
 
 
-@pytest.mark.parametrize("file, wrong", WRONG_ANSWERS, ids=[f"{file.stem}, {wrong}" for file, wrong in WRONG_ANSWERS])
+@pytest.mark.parametrize("file, wrong", [case(file.stem, file, wrong) for file, wrong in WRONG_ANSWERS], ids=[f"{file.stem}, {wrong}" for file, wrong in WRONG_ANSWERS])
 def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(file, wrong):
     notebook, check = exercises()[file.stem]
     names = namespace_of(notebook)
@@ -271,7 +276,7 @@ WRONG_TYPES = {"raises": raises, "is no function": 3, "takes no argument": lambd
     for value in (None, True, -1, float("nan"), float("inf"), "3", object(), [], [None], [[1.0]], {}, torch.zeros(2), torch.full((), float("nan")))}}
 
 
-@pytest.mark.parametrize("label", sorted(exercises()))
+@pytest.mark.parametrize("label", [case(label, label) for label in sorted(exercises())])
 def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_type(label):
     notebook, check = exercises()[label]
     for what, wrong in WRONG_TYPES.items():

@@ -74,6 +74,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 HOW = ["--lr=0.05", "--lr=0.05 --warmup=15", "--optimizer=adam --lr=0.002", "--optimizer=adam --lr=0.002 --warmup=15"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("devices", [2, 3])
 def test_dataparallel_trains_as_one_worker(alone: None, how: str, devices: int) -> None:
@@ -164,6 +165,7 @@ def test_the_random_state_of_one_rank_is_missed_there_and_then_by_all(group_of: 
     assert after and other_after
 
 
+@pytest.mark.slow
 def test_the_running_statistics_are_part_of_it(alone: None, tmp_path: Path) -> None:
     before, _ = resumed(0, f"{ALL} --model=resnet18 --width=2", 9, str(tmp_path), "module.1.running_mean")
     assert before == ["['module']['1.running_mean']"]
@@ -498,6 +500,7 @@ def test_the_second_ctrl_c_is_obeyed_at_once(command: Callable, monkeypatch: pyt
     assert came == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
 def test_alone_it_trains_writes_and_stops_at_a_signal_with_a_status_of_its_own(tmp_path: Path, ctrl_c_is_obeyed: None, how: int) -> None:
     words = f"-m d2lpar train {SMALL} --epochs=400 --checkpoints={tmp_path}/c --metrics={tmp_path}/m"
