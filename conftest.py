@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """All tests: a process per core and one more, as many wait for others, but four at most. Some that are named: none."""
+    """All tests: a process per core and one more, because many wait, but four at most. Some that are named: none."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     return min((os.cpu_count() or 1) + 1, 4) if everything else 0
 
