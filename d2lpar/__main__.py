@@ -36,9 +36,10 @@ def main() -> None:
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     if sys.argv[1:2] == ["train"]:
+        agent = os.getppid()  # before the seconds of imports, in which it may be killed
         from d2lpar.trainer import command as train
 
-        train(sys.argv[2:])
+        train(sys.argv[2:], agent)
         return
     args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "diagnose":

@@ -12,19 +12,21 @@ import hashlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
@@ -109,9 +111,9 @@ def check_options(args: argparse.Namespace, ranks: int) -> None:
     for name in ("devices", "width", "batch_size", "epochs", "save_every", "num_train", "num_test"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise Refused(f"--{name.replace('_', '-')} must be at least 1, got {getattr(args, name)}")
-    if not 0 <= args.lr < inf or args.warmup < 0 or not 0 < args.timeout < inf:
-        raise Refused("--lr and --warmup must be finite and not negative, and --timeout finite and above 0, got "
-                      f"{args.lr}, {args.warmup} and {args.timeout}")
+    if not 0 <= args.lr < inf or args.warmup < 0 or not 0 < args.timeout <= 10**9 or not 0 <= args.seed <= 10**9:
+        raise Refused("--lr and --warmup must be finite and not negative, --timeout above 0, --seed not negative, and "
+                      f"both at most {10**9}, got {args.lr}, {args.warmup}, {args.timeout} and {args.seed}")
 
 
 def join(timeout_s: float) -> None:
@@ -286,19 +288,13 @@ class Training:
 
     def find_start(self) -> dict[str, Any]:
         """The state to begin at, the same on all ranks: the newest checkpoint's, or the start of a training."""
-        told: list[Any] = [copy.deepcopy(self.state()), None]
-        if self.rank == 0 and self.args.checkpoints:
-            try:
-                with no_remains(self.args.checkpoints):  # as each checkpoint is written
-                    Path(self.args.checkpoints, UNFINISHED).touch()
-                path, state = newest_checkpoint(self.args.checkpoints)
-                told = [state, path.name] if path else told
-            except OSError as problem:
-                told = [str(problem), None]
-        dist.broadcast_object_list(told, src=0, group=self.talk)
-        found, name = told
-        if isinstance(found, str):
-            raise Refused(f"--checkpoints cannot be used: {found}")
+        start = copy.deepcopy(self.state())
+
+        def look() -> tuple[str | None, dict[str, Any]]:
+            path, state = newest_checkpoint(self.args.checkpoints) if self.args.checkpoints else (None, None)
+            return (path.name, state) if path and state else (None, start)
+
+        name, found = self.first_does("--checkpoints", look)
         changed = changes(found.get("plan", {}), self.plan)
         if other := [words for key, words in changed.items() if key not in MAY_CHANGE]:
             raise Refused(f"{name} is of another training: {', '.join(other)}. Take another --checkpoints")
@@ -308,20 +304,62 @@ class Training:
                  + f"; other bits than undisturbed: {', '.join(odd)}" * bool(odd))
         return found
 
+    def first_does(self, option: str, what: Callable[[], Any]) -> Any:
+        """What rank 0 gets by `what`, on all ranks; Refused, on all, where the option names what cannot be used."""
+        told: list[Any] = [None, None]
+        if self.rank == 0:
+            try:
+                told[0] = what()
+            except (OSError, ValueError) as problem:
+                told[1] = str(problem)
+        dist.broadcast_object_list(told, src=0, group=self.talk)
+        if told[1]:
+            raise Refused(f"{option} cannot be used: {told[1]}")
+        return told[0]
+
+    @contextmanager
+    def one_writer(self) -> Iterator[None]:
+        """Keep others from writing into the folder of checkpoints, if there is one, in this block."""
+        folder = Path(self.args.checkpoints or "")
+        lock = FileLock(folder / "lock", timeout=5)  # seconds, in which the training before may come to its end
+
+        def take() -> None:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise OSError(f"another training writes into {folder}") from None
+            with no_remains(folder):  # as each checkpoint is written
+                (folder / UNFINISHED).touch()
+
+        try:
+            if self.args.checkpoints:
+                self.first_does("--checkpoints", take)
+            yield
+        finally:
+            lock.release()
+
     def fit(self) -> None:
         """Train to the end, from the newest checkpoint if there is one. Called by all ranks.
 
         Raises:
-            Refused: if the checkpoint is of another training.
+            Refused: if the checkpoint is of another training, or a path cannot be used.
             Stopped: after a step, when a rank was told to stop; what was reached is saved.
             FloatingPointError: for a loss that is NaN or infinite, before its update.
             RuntimeError: if a gradient computed twice from one state differs.
         """
-        start = self.find_start()
-        self.check_replay(start)
+        with self.one_writer():
+            self.check_replay(self.find_start())
+            self.train_on()
+
+    def train_on(self) -> None:
+        """Train from here to the end."""
+        if self.args.metrics:
+            self.first_does("--metrics", lambda: keep_metrics(self.args.metrics, self.step))
+        path = (self.rank == 0 and self.args.metrics) or os.devnull
         bar = tqdm(total=self.last, initial=self.step, unit="step", leave=False, ncols=70,
                    disable=self.rank > 0 or not sys.stderr.isatty())
-        with bar, open_metrics(self.args.metrics if self.rank == 0 else None, self.step) as metrics:
+        with bar, open(path, "a", 1, "utf-8") as metrics:  # a line is written at once
             while self.step < self.last:
                 began, seen = time.perf_counter(), 0
                 for X, y in self.batches():
@@ -357,14 +395,24 @@ class Training:
             sys.stdout.flush()
 
 
-def open_metrics(path: str | None, step: int) -> IO[str]:
-    """Where lines of JSON go; those of updates that were lost, or cut off by a kill, are taken out at once."""
-    if path:
-        old = Path(path).read_text("utf-8").splitlines(True) if Path(path).exists() else []
-        kept = [line for line in old if line.endswith("}\n") and json.loads(line)["step"] <= step]
-        Path(f"{path}.unfinished").write_text("".join(kept), "utf-8")
-        os.replace(f"{path}.unfinished", path)
-    return open(path or os.devnull, "a", 1, "utf-8")  # a line is written at once
+def keep_metrics(path: str, step: int) -> None:
+    """Of the lines of metrics in a file, keep those up to `step`: not of updates that were lost, or cut off by a kill.
+
+    Raises:
+        OSError: if it cannot be written.
+        ValueError: if it holds something else, which stays.
+    """
+    file, kept = Path(path), ""
+    if file.exists() and not file.is_file():
+        raise OSError(f"{path} is no file")
+    for line in file.read_text("utf-8").splitlines(True) if file.exists() else []:
+        if whole := re.fullmatch(r'\{"step": (\d+).*\}\n', line):
+            kept += line if int(whole[1]) <= step else ""
+        elif not '{"step": '.startswith(line.strip()[:9]):
+            raise ValueError(f"{path} holds something else than metrics: {line.strip()[:40]!r}")
+    unfinished = Path(f"{path}.unfinished")
+    unfinished.write_text(kept, "utf-8")
+    unfinished.replace(file)
 
 
 def refuse(message: str) -> NoReturn:
@@ -373,8 +421,8 @@ def refuse(message: str) -> NoReturn:
 
 
 @record  # so that torchrun's report holds the traceback of the rank that failed first
-def command(words: Sequence[str]) -> None:
-    """`python -m d2lpar train` with these words behind it, on this rank."""
+def command(words: Sequence[str], agent: int) -> None:
+    """`python -m d2lpar train` with these words behind it, on this rank of the agent that has this process ID."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar train", description=ABOUT, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.error = refuse  # type: ignore[method-assign]
@@ -388,12 +436,11 @@ def command(words: Sequence[str]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
-    agent = os.getppid()  # if it is killed, nobody looks after the ranks
     try:
         args = parser.parse_args(words)
         check_options(args, int(os.getenv("WORLD_SIZE", "0")))
         join(args.timeout)
-        Training(args, lambda: bool(terms) or (on_ranks and os.getppid() != agent)).fit()
+        Training(args, lambda: bool(terms) or (on_ranks and os.getppid() != agent)).fit()  # nobody may look after it
         dist.destroy_process_group()
     except (Refused, FloatingPointError) as why:
         if os.getenv("LOCAL_RANK", "0") != "0":

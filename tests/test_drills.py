@@ -153,6 +153,30 @@ def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp
     assert done.state["step"] == 48 and len(done.state["random"]) == 3
 
 
+def test_ranks_whose_agent_is_killed_while_they_import_end_after_one_update(tmp_path: Path) -> None:
+    (program := tmp_path / "slow.py").write_text(f"""
+import builtins, sys, time
+from d2lpar.__main__ import main
+
+def slow(name, *more):
+    if name == "d2lpar.trainer" and not asked:
+        asked.append(name)
+        open({str(tmp_path / 'imports')!r}, "a").write("1")
+        time.sleep(2)
+    return right(name, *more)
+
+asked, right, builtins.__import__ = [], builtins.__import__, slow
+main()
+""")
+    running = agent(tmp_path, *QUICK, program=[str(program)])
+    until(lambda: (tmp_path / "imports").exists() and (tmp_path / "imports").read_text() == "11", "no imports")
+    ranks = [rank_of(running, rank) for rank in range(2)]
+    running.kill()
+    running.wait()
+    assert psutil.wait_procs(ranks, LIMIT_S)[1] == []
+    assert newest_checkpoint(tmp_path)[1]["step"] == updates(tmp_path) == 1
+
+
 def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed: Callable, tmp_path: Path) -> None:
     meet = ["--nnodes=2", "--rdzv-id=drill", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--local-addr=127.0.0.1"]
     options = [*QUICK, "--timeout=20", f"--checkpoints={tmp_path / 'run'}", f"--metrics={tmp_path / 'metrics'}"]

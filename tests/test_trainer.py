@@ -320,23 +320,28 @@ def test_metrics_of_lost_updates_and_what_was_cut_off_are_taken_out(tmp_path: Pa
     lines = [f'{{"step": {step}, "loss": 1.5}}\n' for step in (1, 2, 3, 3, 4, 5)]
     for torn in ("", '{"step"', '{"step": 1', '{"step": 2, "loss": 1.2', "\n"):
         (path := tmp_path / "metrics").write_text("".join(lines) + torn)
-        with trainer.open_metrics(str(path), 3) as file:
-            print('{"step": 4}', file=file)
-            assert path.read_text() == "".join(lines[:4]) + '{"step": 4}\n'  # at once
+        trainer.keep_metrics(str(path), 3)
+        assert path.read_text() == "".join(lines[:4])
     path.write_text(lines[0].rstrip("\n"))  # whole, but for the end of the line
-    trainer.open_metrics(str(path), 9).close()
+    trainer.keep_metrics(str(path), 9)
     assert path.read_text() == "" and [p.name for p in tmp_path.iterdir()] == ["metrics"]
+
+
+def test_a_line_of_metrics_is_written_at_once(alone: None, tmp_path: Path) -> None:
+    seen = []
+    fit(f"--epochs=1 --metrics={tmp_path}/m", lambda: bool(seen.append(len(metrics_of(tmp_path / "m")))))
+    assert seen == [0, 1, 2, 3, 4, 5]
 
 
 def test_metrics_are_there_whole_all_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (path := tmp_path / "metrics").write_text('{"step": 1}\n')
 
-    def killed(*paths: str) -> None:
+    def killed(*paths: object) -> None:
         raise InterruptedError
 
-    monkeypatch.setattr(os, "replace", killed)
+    monkeypatch.setattr(Path, "replace", killed)
     with pytest.raises(InterruptedError):
-        trainer.open_metrics(str(path), 1)
+        trainer.keep_metrics(str(path), 1)
     assert path.read_text() == '{"step": 1}\n'
 
 
@@ -376,19 +381,41 @@ def test_if_one_rank_is_told_to_stop_all_do_after_the_same_step(group_of: Callab
     assert newest_checkpoint(tmp_path)[1]["step"] == 8
 
 
-def cannot_save(rank: int, folder: str) -> str:
+def is_refused(rank: int, words: str, odd: str = "") -> str:
+    """What this rank is told in place of a training; `odd` are words for rank 1 alone."""
     try:
-        fit(f"--strategy=own --checkpoints={folder}")
+        fit(f"{words} {odd if rank == 1 else ''}")
     except Refused as why:
         return str(why)
     return ""
 
 
-def test_a_folder_that_cannot_be_written_is_told_to_all_before_anything_is_trained(group_of: Callable, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for folder in (tmp_path / "file", tmp_path / "file" / "below", *["/proc"] * os.path.isdir("/proc")):
-        every = group_of(2).run(cannot_save, str(folder))
-        assert every[0] == every[1] and re.fullmatch(f"--checkpoints cannot be used: .*{folder}.*", every[0]), every
+def test_a_path_that_cannot_be_used_is_told_to_all_before_anything_is_trained_or_lost(group_of: Callable, tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_text("mine\n")
+    (notes := tmp_path / "notes").write_text('{"step": 9, "loss": 1.5}\n{"name": 7}\n')
+    folders = [file, file / "below", *["/proc"] * os.path.isdir("/proc")]
+    cases = [(f"--checkpoints={path}", f"--checkpoints cannot be used: .*{path}.*") for path in folders]
+    cases += [(f"--metrics={path}", f"--metrics cannot be used: .*{path}.*") for path in (tmp_path, file, file / "m", notes, os.devnull)]
+    for words, told in cases:
+        every = group_of(2).run(is_refused, f"--strategy=own {words}")
+        assert every[0] == every[1] and re.fullmatch(told, every[0]), (words, every)
+    assert file.read_text() == "mine\n" and notes.read_text().startswith('{"step": 9') and not os.path.isfile(os.devnull)
+    assert sorted(tmp_path.iterdir()) == [file, notes]
+
+
+def test_a_folder_that_another_training_writes_into_is_refused_and_left_as_it_is(alone: None, tmp_path: Path) -> None:
+    told = []
+
+    def ask_for_another() -> bool:
+        (tmp_path / "unfinished").touch()
+        told.append(is_refused(0, f"--checkpoints={tmp_path}"))
+        (tmp_path / "unfinished").unlink()
+        return True
+
+    with pytest.raises(Stopped):
+        fit(f"--epochs=2 --checkpoints={tmp_path}", ask_for_another)
+    assert told == [f"--checkpoints cannot be used: another training writes into {tmp_path}"]
+    assert fit(f"--epochs=2 --checkpoints={tmp_path}").step == 12  # it is free again as soon as the first one has ended
 
 
 def fits(rank: int, words: str) -> list[torch.Tensor]:
@@ -406,18 +433,10 @@ def test_another_number_of_ranks_goes_on_says_so_and_differs_by_rounding(alone: 
     assert same_bits(every) and distance(every[0], values(fit(f"{words} --epochs=2"))) < 1e-12
 
 
-def refused(rank: int, words: str, odd: str) -> str:
-    try:
-        training_of(f"{words} {odd if rank == 1 else ''}")
-    except Refused as why:
-        return str(why)
-    return ""
-
-
 @pytest.mark.parametrize("odd, words", [("--lr=0.1", "lr was 0.05 and is 0.1"), ("--save-every=3", "save_every was None and is 3"),
                                         ("--num-train=150", r"num_train was 140 and is 150, images was .*, data was .*")])
 def test_a_rank_that_was_started_otherwise_is_told_to_all(group_of: Callable, tmp_path: Path, odd: str, words: str) -> None:
-    every = group_of(2).run(refused, f"--strategy=ddp --checkpoints={tmp_path}", odd)
+    every = group_of(2).run(is_refused, f"--strategy=ddp --checkpoints={tmp_path}", odd)
     assert all(re.fullmatch(f"rank 1 was started otherwise than rank 0: {words}", said) for said in every), every
 
 
@@ -430,7 +449,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
 
     def command(words: str) -> str:
         with pytest.raises(SystemExit) as ended:
-            trainer.command.__wrapped__(words.split())
+            trainer.command.__wrapped__(words.split(), os.getppid())
         return ended.value.code
 
     yield command
@@ -445,8 +464,8 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     ("--strategy=own", "own trains on ranks: torchrun"), ("--devices=2", "--devices needs --strategy dataparallel"),
     ("--width=8", "--width needs --model resnet18"), ("--save-every=8", "--save-every needs --checkpoints DIR"),
     ("--epochs=0", "--epochs must be at least 1, got 0"), ("--batch-size=-1", "--batch-size must be at least 1, got -1"),
-    ("--lr=nan", "--lr and --warmup must be finite"), ("--timeout=inf", "--timeout finite and above 0, got"),
-    ("--warmup=-1", "not negative"), ("--lr=much", "argument --lr: invalid float value: 'much'; --help lists all options"),
+    ("--lr=nan", "--lr and --warmup must be finite"), ("--timeout=inf", "both at most 1000000000, got"), ("--timeout=1e300", "--timeout above 0"),
+    ("--seed=-1", "--seed not negative"), ("--seed=10000000000", "got 0.05, 0, 120 and 10000000000"), ("--warmup=-1", "not negative"), ("--lr=much", "argument --lr: invalid float value: 'much'; --help lists all options"),
     ("--speed=9", "unrecognized arguments: --speed=9"), ("--model=vgg", "argument --model: invalid choice: 'vgg'"),
     ("--num-train=70000", "num_train is 70,000, but Fashion-MNIST has only 60,000 such images"),
     ("--num-train=9 --batch-size=8 --strategy=dataparallel", "a minibatch has 1 examples, fewer than the 2 that share it"),
