@@ -37,7 +37,7 @@ from d2lpar.data.batches import Batches, load_data_fashion_mnist
 from d2lpar.data.official_files import DataError
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import LeNet, initialize, lenet_params, loss, resnet18
+from d2lpar.one_step.models import LeNet, initialize, loss, resnet18
 from d2lpar.processes.checkpoints import UNFINISHED, newest_checkpoint, no_remains, save_checkpoint
 from d2lpar.processes.ddp import OwnDDP
 from d2lpar.processes.evaluation import count_right_on_ranks
@@ -184,10 +184,8 @@ class Training:
     def make_module(self) -> nn.Module:
         """The network at its start, the same on all ranks."""
         if self.args.model == "lenet":
-            net: nn.Module = LeNet()
-            net.params = nn.ParameterList(lenet_params(seed=self.args.seed))
-        else:
-            initialize(net := resnet18(10, width=self.args.width), self.args.seed)
+            return LeNet(self.args.seed)
+        initialize(net := resnet18(10, width=self.args.width), self.args.seed)
         return net
 
     def wrap(self) -> nn.Module:

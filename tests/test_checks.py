@@ -17,10 +17,9 @@ from torch.utils import _pytree as pytree
 
 from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
 from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.larger_batches.batchnorm import SyncBatchNorm, combine_moments
+from d2lpar.larger_batches.batchnorm import combine_moments
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.concise import evaluate_accuracy_gpus, train_data_parallel
-from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, lenet_params
 from d2lpar.one_step.replicas import gather, scatter
 from d2lpar.one_step.scratch import (
@@ -149,15 +148,12 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     "a label that does not count": (accumulate_gradients, lambda: batch(y=torch.tensor([0, 1, -100, 2])), "labels count from 0, got -100"),
     "moments of a shard too few": (combine_moments, lambda: {"counts": [1, 2], "means": [torch.ones(2)], "squares": [torch.ones(2)] * 2}, "got 2, 1 and 2"),
     "moments that broadcast": (combine_moments, lambda: {"counts": [1, 2], "means": [torch.ones(2), torch.tensor(1.0)], "squares": [torch.ones(2)] * 2}, "one shape"),
-    **{f"BatchNorm with {setting}": (SyncBatchNorm, lambda setting=setting: {"num_features": 2} | setting, "eps must not be negative") for setting in (
-        {"eps": -1.0}, {"eps": nan}, {"momentum": 1.5}, {"momentum": nan})},
     "images that are no bytes": (Batches, lambda: bytes_(images=torch.ones(4, 1, 2, 2)), "uint8"),
     "fewer labels than images": (Batches, lambda: bytes_(labels=torch.zeros(3).byte()), "got 4 of torch.uint8 and 3"),
     "batches of a negative size": (Batches, lambda: bytes_(batch_size=-1), "batch_size must be"),
     "all images but one": (load_data_fashion_mnist, lambda: {"batch_size": 2, "num_train": -1}, "num_train must be"),
     "no images": (provenance, lambda: {"num_train": 3, "num_test": 0}, "num_test must be"),
     "an iterator for all devices": (scatter, lambda: {"inputs": [torch.ones(2), iter([1, 2])], "devices": [CPU] * 2}, "share an iterator"),
-    "a number for a list of devices": (DataParallel, lambda: {"module": nn.Flatten(), "device_ids": 2}, "device_ids is a list .* got 2"),
     "an output on one rank only": (gather, lambda: {"outputs": [torch.ones(2), None], "device": CPU}, "None on some ranks only"),
 }
 

@@ -7,9 +7,9 @@ from torch import nn
 
 from d2lpar.data import batches as data
 from d2lpar.one_step import concise
-from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel, unwrap
 from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import init_weights, initialize
+from d2lpar.one_step.models import LeNet, init_weights, initialize
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -78,6 +78,26 @@ def test_a_fresh_start_reaches_the_layers_within_layers():
     assert same(bits(used), bits(fresh))
 
 
+def test_lenet_starts_afresh_too_and_each_seed_its_own_way():
+    nets = [LeNet() for _ in range(3)]
+    for net, seed in zip(nets, (5, 5, 6)):
+        with torch.no_grad():
+            for p in net.parameters():
+                p.add_(1)
+        initialize(net, seed)
+    assert same(bits(nets[0]), bits(nets[1])) and not any(net.params[1].any() for net in nets)
+    assert 0 < (nets[0].params[0] - nets[2].params[0]).abs().max() < 2
+
+
+@pytest.mark.parametrize("net, name", [
+    (nn.Sequential(nn.Linear(2, 2), nn.ParameterList([torch.ones(3)])), "1.0"), (nn.MultiheadAttention(4, 2), "in_proj_weight")])
+def test_a_parameter_that_nobody_would_draw_is_refused_and_nothing_is_drawn(net, name):
+    before = [x.clone() for x in bits(net)]
+    with pytest.raises(ValueError, match=f"^{name} would not start afresh: give its module a method reset_parameters"):
+        initialize(net)
+    assert same(bits(net), before)
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     nets = [convnet() for _ in range(4)]
     for net, seed in zip(nets, (5, 5, 6, 0)):
@@ -112,6 +132,12 @@ def test_a_start_leaves_the_global_random_generator_alone():
 
 
 # The accuracy
+
+
+def test_a_wrapper_that_has_no_devices_is_taken_where_its_module_lies():
+    net = DataParallel(convnet(), [CPU] * 2)
+    net.device_ids = None  # as those of DistributedDataParallel on a CPU
+    assert unwrap(net, None) == (net.module, [CPU])
 
 
 def judge():

@@ -516,6 +516,23 @@ def test_an_interrupted_download_leaves_what_was_there(mirror, tmp_path, monkeyp
     assert mirror.asked[f"{TEST_IMAGES}.gz"] and everything_in(tmp_path) == found
 
 
+def test_a_download_that_is_interrupted_between_old_and_new_leaves_the_old(mirror, tmp_path, monkeypatch):
+    moved = []
+
+    def interrupted(source, target, real=os.replace):
+        moved.append(target)
+        if len(moved) == 2:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    write(tmp_path, {TRAIN_IMAGES: b"mine"})
+    found = everything_in(tmp_path)
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        download_fashion_mnist(tmp_path)
+    assert len(moved) == 3 and everything_in(tmp_path) == found
+
+
 @pytest.mark.parametrize("root", ["file", "file/below"])
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, root):
     (tmp_path / "file").write_bytes(b"mine")

@@ -70,6 +70,16 @@ def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(mo
     assert training.epoch_s == [1 + 1 + 7]
 
 
+def test_an_epoch_that_was_left_by_break_has_no_time_and_is_not_added():
+    with pytest.raises(RuntimeError, match="left before the end"), History(2, 2, CPU) as training:
+        list(training.clocked("ab"))
+        training.add(0.5)
+        for _ in training.clocked("ab"):
+            break
+        training.add(0.6)
+    assert training.accuracies == [0.5] and len(training.epoch_s) == 1
+
+
 def test_on_a_page_the_curve_grows_and_its_words_with_it(page):
     with History(2, 1, CPU, plot.growing_curve()) as training:
         for accuracy in (0.5, 0.625):

@@ -52,14 +52,9 @@ def try_devices(k: int = 1) -> list[torch.device]:
     Raises:
         ValueError: if `k` is not a whole number of at least 1.
     """
-    check_num_devices(k)
+    check_counts(the_number_of_devices=k)
     gpus = torch.cuda.device_count()
     return [torch.device("cuda", rank % gpus) if gpus else torch.device("cpu") for rank in range(k)]
-
-
-def check_num_devices(k: int) -> None:
-    """Raise ValueError unless `k` is a whole number of at least 1."""
-    check_counts(the_number_of_devices=k)
 
 
 def describe_devices(devices: Sequence[torch.device], shares: bool = True) -> str:

@@ -67,7 +67,13 @@ class History:
         self.epoch_s.append(time.perf_counter() - start)
 
     def add(self, accuracy: float) -> None:
-        """End the epoch: print its line, and let the curve grow by one point."""
+        """End the epoch: print its line, and let the curve grow by one point.
+
+        Raises:
+            RuntimeError: if `clocked` has not come to the end of the epoch.
+        """
+        if len(self.epoch_s) == len(self.accuracies):
+            raise RuntimeError("nobody knows how long this epoch took: its loop over clocked() was left before the end")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)

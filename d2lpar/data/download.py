@@ -68,9 +68,14 @@ def _replace_set(root: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=_PART, dir=root) as fresh:
             _fetch(Path(fresh))
-            if (place := root / "FashionMNIST").exists():
-                os.replace(place, Path(fresh, "old"))
-            os.replace(Path(fresh, "FashionMNIST"), place)
+            place, old = root / "FashionMNIST", Path(fresh, "old")
+            try:
+                if place.exists():
+                    os.replace(place, old)
+                os.replace(Path(fresh, "FashionMNIST"), place)
+            finally:
+                if old.exists() and not place.exists():  # stopped between the two
+                    os.replace(old, place)
     except (PermissionError, FileExistsError, NotADirectoryError) as problem:
         raise DataError(f"{root} cannot be written: {problem.strerror}. "
                         "Name a folder that can be in the environment variable D2LPAR_DATA.") from problem

@@ -8,7 +8,6 @@ the replicas exchange their statistics, once in the forward pass and once in the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf
 from typing import Any
 
 import torch
@@ -38,13 +37,6 @@ def check_enough(count: int) -> None:
     """Raise ValueError unless a variance can be computed from so many values."""
     if count < 2:
         raise ValueError(f"more than one value per channel is needed in training, got {count} on all ranks together")
-
-
-def check_settings(num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool
-                   ) -> None:
-    """Raise ValueError for an eps or a momentum that would make NaN."""
-    if not (0 <= eps < inf and 0 <= (momentum or 0) <= 1):
-        raise ValueError(f"eps must not be negative, and momentum be from 0 to 1, or None, got {eps} and {momentum}")
 
 
 def check_moments(counts: Sequence[int], means: Sequence[Tensor], squares: Sequence[Tensor]) -> None:
@@ -113,13 +105,6 @@ class SyncBatchNorm(_BatchNorm):
     Gradients of weight and bias are those of the rank's own shard, as of any layer.
     """
 
-    def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
-        affine: bool = True, track_running_stats: bool = True
-    ) -> None:
-        check_settings(num_features, eps, momentum, affine, track_running_stats)
-        super().__init__(num_features, eps, momentum, affine, track_running_stats)
-
     def forward(self, input: Tensor) -> Tensor:
         """The normalised input (B, C, ...), in its own dtype."""
         check_input(input, self)
@@ -169,7 +154,7 @@ def gather_vectors(own: Tensor, ranks: int) -> list[Tensor]:
         return [own]
     if num_ranks_here() == ranks:
         parts = [part.to(own.device) for part in all_gather_here(own)]
-    elif num_ranks_here() in (None, 1) and is_process_group(ranks):
+    elif num_ranks_here() in (None, 1) and num_processes() == ranks:
         parts = [torch.empty_like(own) for _ in range(ranks)]
         dist.all_gather(parts, own)
     else:
@@ -184,16 +169,16 @@ def gather_vectors(own: Tensor, ranks: int) -> list[Tensor]:
 def num_ranks() -> int:
     """How many ranks have the batch between them: of the run_on_devices call, or of the process group, or 1."""
     here = num_ranks_here() or 1
-    processes = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+    processes = num_processes()
     if here > 1 and processes > 1:
         raise RuntimeError(f"{here} virtual devices in each of {processes} processes: SyncBatchNorm is for the one "
                            "or for the other")
     return max(here, processes)
 
 
-def is_process_group(ranks: int) -> bool:
-    """Whether this process is one of a group of so many."""
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() == ranks
+def num_processes() -> int:
+    """How many are in the process group, or 1."""
+    return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def over_examples(x: Tensor) -> list[int]:

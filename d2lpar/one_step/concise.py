@@ -26,7 +26,7 @@ def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.M
     """The module inside a DataParallel, ours or torch's, and the devices to use."""
     module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
     if devices is None:
-        devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", [])]
+        devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", None) or []]
     return module, devices or [next(module.parameters()).device]
 
 

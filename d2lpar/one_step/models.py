@@ -7,6 +7,7 @@ gave it) has eight raw tensors, so that nothing about the parameters is hidden. 
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,11 +60,16 @@ loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
 
 
 class LeNet(nn.Module):
-    """`lenet` as a module, with the parameters of `lenet_params()`."""
+    """`lenet` as a module, with the parameters of `lenet_params(seed=seed)`."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         super().__init__()
-        self.params = nn.ParameterList(lenet_params())
+        self.params = nn.ParameterList(lenet_params(seed=seed))
+
+    def reset_parameters(self) -> None:
+        """Draw other parameters, by the global random generator, as layers of PyTorch's do."""
+        for p, start in zip(self.params, lenet_params(seed=int(torch.randint(2**62, ())))):
+            p.data.copy_(start)
 
     def forward(self, X: Tensor) -> Tensor:
         return lenet(X, list(self.params))
@@ -116,8 +122,14 @@ def init_weights(module):
         nn.init.normal_(module.weight, std=0.01)
 
 
-@taught(more="Drawn on the CPU, so the same seed gives the same bits wherever `net` lies. The global random generator "
-             "is left alone.")
+def check_resettable(net: nn.Module, seed: int = 0, init: Any = None) -> None:
+    """Raise ValueError for a parameter that no module's `reset_parameters` draws: it would stay as it is, trained."""
+    drawn = {p for m in net.modules() if hasattr(m, "reset_parameters") for p in m.parameters()}
+    if kept := [name for name, p in net.named_parameters() if p not in drawn]:
+        raise ValueError(f"{kept[0]} would not start afresh: give its module a method reset_parameters that draws it")
+
+
+@taught(check_resettable, more="Drawn on the CPU. The global random generator is left alone.")
 def initialize(net, seed=0, init=None):
     """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
     The same seed gives the same bits wherever `net` lies."""
