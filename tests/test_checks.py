@@ -20,6 +20,7 @@ from d2lpar.larger_batches.accumulation import accumulate_gradients
 from d2lpar.larger_batches.batchnorm import combine_moments
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.concise import evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, lenet_params
 from d2lpar.one_step.replicas import gather, scatter
 from d2lpar.one_step.scratch import (
@@ -154,6 +155,7 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     "all images but one": (load_data_fashion_mnist, lambda: {"batch_size": 2, "num_train": -1}, "num_train must be"),
     "no images": (provenance, lambda: {"num_train": 3, "num_test": 0}, "num_test must be"),
     "an iterator for all devices": (scatter, lambda: {"inputs": [torch.ones(2), iter([1, 2])], "devices": [CPU] * 2}, "share an iterator"),
+    "a number for a list of devices": (DataParallel, lambda: {"module": nn.Flatten(), "device_ids": 2}, "device_ids is a list .* got 2"),
     "an output on one rank only": (gather, lambda: {"outputs": [torch.ones(2), None], "device": CPU}, "None on some ranks only"),
 }
 

@@ -672,14 +672,13 @@ def test_another_folder_or_environment_is_followed(two, monkeypatch, tmp_path):
 
 
 LATER = """
-import multiprocessing, os, torch
+import os, torch
 from multiprocessing import forkserver
 from d2lpar.pages import plot
 from d2lpar.processes import run_ranks
 run_ranks(abs, 1)
 torch.optim.SGD([torch.zeros(1)])
 plot.use_book_style()
-multiprocessing.set_start_method("spawn")  # nobody has chosen one before
 assert run_ranks(lambda rank: os.getppid(), 1) == [forkserver._forkserver._forkserver_pid]
 """
 

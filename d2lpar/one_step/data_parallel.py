@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from d2lpar.base.checks import shown
 from d2lpar.base.devices import rank_here, run_on_devices, try_devices
 from d2lpar.one_step.replicas import gather, replicate, scatter
 
@@ -326,9 +327,12 @@ def _place(x: Tensor, module: nn.Module) -> str:
 
 
 def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[torch.device]:
-    """The devices that are meant."""
+    """The devices that are meant; ValueError for one device or a number, which is no list."""
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
+    if isinstance(device_ids, int | str | torch.device):
+        raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
+                         f"got {shown(device_ids)}")
     devices = [try_devices(d + 1)[d] if isinstance(d, int) else torch.device(d) for d in device_ids]
     return [torch.empty(0, device=d).device for d in devices]  # "cuda" alone means the current one
 

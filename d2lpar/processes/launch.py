@@ -191,9 +191,7 @@ class _Rank:
     def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str) -> None:
         self.name, self._prefix, self._printed = f"rank {rank}", Path(folder, f"{rank}-"), 0
         theirs, self.words = multiprocessing.Pipe(duplex=False)
-        # asked so that the program may still choose one
-        start_method = multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
-        settings = folder, rank, world_size, backend, theirs, sys.path, start_method, ALL_CORES
+        settings = folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(), ALL_CORES
         context: Any = multiprocessing.get_context(method)
         self.process = context.Process(target=live, args=settings)
         with theirs, _for_children():
