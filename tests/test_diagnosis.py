@@ -110,18 +110,18 @@ def test_what_raises_on_ranks_only_is_a_fault_of_the_script(ranks):
     assert list(found.faults) == ["raises"] and "KeyError: 'no such rank'" in found.faults["raises"]
 
 
-def test_the_start_of_the_ranks_is_not_the_scripts_time():
+def test_the_start_of_the_ranks_and_the_loading_of_its_modules_are_not_the_scripts_time():
     class Slow:
         world_size = 2
 
         def run(self, fn, *args, timeout_s):
-            calls.append((fn, timeout_s))
+            calls.append((fn, args, timeout_s))
             raise TimeoutError("not yet started")
 
-    calls = []
+    calls, train = [], ddp()
     with pytest.raises(TimeoutError, match="not yet started"):
-        diagnose(ddp(), make_net, *examples(make_net), Slow(), timeout_s=5)
-    assert calls == [(diagnosis._start, diagnosis.START_S)] and diagnosis.START_S >= 60
+        diagnose(train, make_net, *examples(make_net), Slow(), timeout_s=5)
+    assert calls == [(diagnosis._start, ((train, make_net),), diagnosis.START_S)] and diagnosis.START_S >= 60
 
 
 @pytest.mark.slow

@@ -108,7 +108,7 @@ def _diagnose(train: Callable, make_net: Callable, batches: Sequence[tuple[Tenso
         labels = [[y[shard] for shard in shards] for _, y in batches]
         compare(one, records, labels, found, repeatable)
 
-    group.run(_start, timeout_s=START_S)
+    group.run(_start, (train, make_net), timeout_s=START_S)
     try:
         begin = time.perf_counter()
         compare_on(equal, alone.record, found)
@@ -190,8 +190,8 @@ def _train_as(rank: int, k: int, train: Callable, make_net: Callable, batches: S
             return record_training(train, net, batches), bool(dropped)
 
 
-def _start(rank: int) -> None:
-    """Nothing: it is there to have the ranks started."""
+def _start(rank: int, script: tuple) -> None:
+    """Nothing: it is there to have the ranks started, and the modules of the script loaded."""
 
 
 def _prepare(net: nn.Module, dropped: list[str]) -> nn.Module:
