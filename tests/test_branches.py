@@ -14,7 +14,6 @@ from d2lpar.pages.branches import EPOCHS, SIZES, run_all_branches, run_branches,
 from d2lpar.pages.results import stored_records
 from d2lpar.pages.study import SMALL, Setting, Size, load_data_fashion_mnist, run_setting, starting_network
 
-# width 4 in channels_last ends in a segmentation fault on CPUs without AVX-512 (PyTorch 2.15)
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 6 of 8
 KINDS = ["few", "damped", "few_usual", "batch", "batch_long", "many_long", "none"]
 

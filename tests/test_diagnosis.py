@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
 import re
 import sys
 import textwrap
+from contextlib import nullcontext
 
 import nbformat
 import pytest
@@ -110,18 +112,36 @@ def test_what_raises_on_ranks_only_is_a_fault_of_the_script(ranks):
     assert list(found.faults) == ["raises"] and "KeyError: 'no such rank'" in found.faults["raises"]
 
 
-def test_the_start_of_the_ranks_and_the_loading_of_its_modules_are_not_the_scripts_time():
+def test_a_module_that_only_ranks_cannot_load_is_a_fault_of_the_script(ranks, tmp_path, monkeypatch):
+    (tmp_path / "not_on_ranks.py").write_text(textwrap.dedent("""
+        import multiprocessing
+        if multiprocessing.parent_process():
+            raise ImportError("no such file on this rank")
+        from test_diagnosis import ddp
+        def train(net, batches):
+            ddp()(net, batches)
+    """))
+    monkeypatch.syspath_prepend(tmp_path)
+    found = diagnose(importlib.import_module("not_on_ranks").train, make_net, *examples(make_net), ranks)
+    assert list(found.faults) == ["raises"] and "ImportError: no such file on this rank" in found.faults["raises"]
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_the_start_of_the_ranks_and_the_loading_of_modules_are_not_the_scripts_time(late):
     class Slow:
         world_size = 2
 
         def run(self, fn, *args, timeout_s):
             calls.append((fn, args, timeout_s))
-            raise TimeoutError("not yet started")
+            if len(calls) == late:
+                raise TimeoutError("not yet there")
 
     calls, train = [], ddp()
-    with pytest.raises(TimeoutError, match="not yet started"):
-        diagnose(train, make_net, *examples(make_net), Slow(), timeout_s=5)
-    assert calls == [(diagnosis._start, ((train, make_net),), diagnosis.START_S)] and diagnosis.START_S >= 60
+    with pytest.raises(TimeoutError, match="not yet there") if late == 1 else nullcontext():
+        found = diagnose(train, make_net, *examples(make_net), Slow(), num_steps=1, timeout_s=5)
+        assert list(found.faults) == ["hangs"], "the loading is the script's, but has its own time"
+    assert calls == [(diagnosis._nothing, args, diagnosis.START_S) for args in ((), (train, make_net))][:late]
+    assert diagnosis.START_S >= 60
 
 
 @pytest.mark.slow

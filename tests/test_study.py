@@ -17,7 +17,6 @@ from d2lpar.pages import study
 from d2lpar.pages.results import stored_records
 from d2lpar.pages.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_setting, run_study, settings
 
-# width 4 in channels_last ends in a segmentation fault on CPUs without AVX-512 (PyTorch 2.15)
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
 BASE = Setting("full", "fresh", 2, 8, 0.2, 22)
 
@@ -91,14 +90,14 @@ def test_two_devices_in_turn_make_the_gradient_and_the_statistics_of_two_side_by
 
 
 def test_a_shard_without_examples_changes_no_statistics():
-    replicas = study.sharing_parameters(resnet18(10, width=8), 2)
+    replicas = study.sharing_parameters(resnet18(10, width=4), 2)
     study.add_gradients(replicas, torch.rand(1, 1, 28, 28), torch.tensor([3]), 1)
     assert [r[1].num_batches_tracked.item() for r in replicas] == [1, 0]
 
 
 def test_a_step_is_that_of_sgd_on_the_mean_loss(monkeypatch):
     found, net = trained(BASE._replace(num_devices=1), size=TINY._replace(num_epochs=1))
-    right = resnet18(10, width=8)
+    right = resnet18(10, width=TINY.width)
     initialize(right, 0, init_weights)
     right = right.to(memory_format=torch.channels_last)
     trainer = torch.optim.SGD(right.parameters(), 0.2)

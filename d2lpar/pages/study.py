@@ -35,7 +35,10 @@ LAST_STEPS, STARTS, NORMS = ("full", "damped", "dropped"), ("fresh", "used"), ("
 
 
 class Size(NamedTuple):
-    """How large a model of the recipe is; `batch_size` is that of one device."""
+    """How large a model of the recipe is; `batch_size` is that of one device.
+
+    From width 8 on: PyTorch 2.15, with AVX2 alone, crashes in a strided 1x1 convolution of 4 channels in channels_last.
+    """
 
     width: int
     batch_size: int

@@ -108,8 +108,9 @@ def _diagnose(train: Callable, make_net: Callable, batches: Sequence[tuple[Tenso
         labels = [[y[shard] for shard in shards] for _, y in batches]
         compare(one, records, labels, found, repeatable)
 
-    group.run(_start, (train, make_net), timeout_s=START_S)
+    group.run(_nothing, timeout_s=START_S)  # the ranks' start is not the script's time
     try:
+        group.run(_nothing, train, make_net, timeout_s=START_S)  # nor the loading of its modules
         begin = time.perf_counter()
         compare_on(equal, alone.record, found)
         limit_s = min(limit_s, 5 + 5 * (time.perf_counter() - begin))
@@ -190,8 +191,8 @@ def _train_as(rank: int, k: int, train: Callable, make_net: Callable, batches: S
             return record_training(train, net, batches), bool(dropped)
 
 
-def _start(rank: int, script: tuple) -> None:
-    """Nothing: it is there to have the ranks started, and the modules of the script loaded."""
+def _nothing(rank: int, *loaded: Callable) -> None:
+    """What ranks are started with, and load the modules of functions with."""
 
 
 def _prepare(net: nn.Module, dropped: list[str]) -> nn.Module:
