@@ -40,7 +40,7 @@ ALL_BUT_CONTRAST = {  # which is slow
     "resultTypes": ["violations"], "preload": False,  # it would ask for style sheets in a way that needs a server
     "rules": {"color-contrast": {"enabled": False}, "label-content-name-mismatch": {"enabled": True}},
 }
-NO_TRANSITIONS = "* { transition: none !important; }"  # colours are at once what they will be
+NO_TRANSITIONS = "* { transition: none !important; }"  # colours and widths are at once what they will be
 LINKS = "link-in-text-block"  # takes as long as all others; links look alike in all chapters, so two of them are enough
 
 
@@ -97,6 +97,7 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
     views = (wide[0], phone[1]) if described else (*wide, *phone[::-1])
     show(page, *views[0])
     visit(page, file)
+    page.add_style_tag(content=NO_TRANSITIONS)
     screens = page.evaluate("document.querySelector('.bd-article')?.scrollHeight ?? 0") / 900
     formulas = tuple(page.locator(f".bd-article {what}").count() for what in (".math", "mjx-container", "mjx-merror"))
     sticking_out, filters = {}, set()
@@ -108,7 +109,7 @@ def look_at(page: Page, file: Path, is_like_others: bool) -> Found:
             sticking_out[width, theme] = more, parts
         if theme == "dark":
             filters |= set(page.evaluate("[...document.querySelectorAll('.bd-article img')].map(e => getComputedStyle(e).filter)"))
-    show(page, 1280, "dark")
+    switch(page, 1280, "dark")
     rules = ALL_BUT_CONTRAST["rules"] | ({LINKS: {"enabled": False}} if is_like_others else {})
     broken = [] if described and file.stem != "base" else violations(page, ALL_BUT_CONTRAST | {"rules": rules})
     solutions = [seen_by_keyboard(page, one) for one in page.locator(".solution.dropdown").all()]
