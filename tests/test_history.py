@@ -2,44 +2,14 @@
 
 import re
 import signal
-from types import SimpleNamespace
-from unittest.mock import MagicMock
 
-import IPython
 import pytest
 import torch
 
 from d2lpar.base import history
 from d2lpar.base.history import History
-from d2lpar.pages import plot
 
 CPU = [torch.device("cpu")]
-
-
-class Page:
-    """What a notebook's kernel and page are for our figures."""
-
-    kernel = "here"
-    events = SimpleNamespace(register=lambda *_: None)  # to which pyplot listens
-
-    def __init__(self):
-        self.alts = []
-
-    def display(self, fig, metadata, **options):
-        self.update(fig, metadata)
-        return self
-
-    def update(self, fig, metadata):
-        self.alts.append(metadata["image/svg+xml"]["alt"])
-
-
-@pytest.fixture
-def page(monkeypatch):
-    page = Page()
-    monkeypatch.setattr(IPython, "get_ipython", lambda: page)
-    monkeypatch.setattr("matplotlib_inline.backend_inline", MagicMock())  # it would set the real kernel's
-    monkeypatch.setattr("IPython.display.display", page.display)
-    return page
 
 
 def test_two_epochs_by_hand(monkeypatch, capsys):
@@ -78,15 +48,6 @@ def test_an_epoch_that_was_left_by_break_has_no_time_and_is_not_added():
             break
         training.add(0.6)
     assert training.accuracies == [0.5] and len(training.epoch_s) == 1
-
-
-def test_on_a_page_the_curve_grows_and_its_words_with_it(page):
-    with History(2, 1, CPU, plot.growing_curve()) as training:
-        for accuracy in (0.5, 0.625):
-            list(training.clocked("a"))
-            training.add(accuracy)
-    assert [alt.partition(". ")[2] for alt in page.alts] == [
-        "0 epochs: no points yet.", "1 epochs: from 0.5 to 0.5.", "2 epochs: from 0.5 to 0.62."]
 
 
 def test_a_training_that_fails_prints_no_last_line_and_closes_its_bar(capsys):

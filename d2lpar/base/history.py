@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import torch
@@ -30,20 +30,15 @@ class History:
         num_epochs: how many epochs there will be, at least 1.
         num_batches: batches per epoch, at least 1.
         devices: for the clock, which waits for their work, and for the last line.
-        draw: called at the start and after each epoch with the accuracies so far and `num_epochs`, to show them, such
-            as `d2lpar.growing_curve()`. By default nothing is drawn.
     """
 
-    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device],
-                 draw: Callable[[Sequence[float], int], None] | None = None) -> None:
+    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
         self.epoch_s: list[float] = []
         self.accuracies: list[float] = []
         self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
         self._steps: Generator = (_ for _ in ())
-        self._draw = draw or (lambda accuracies, num_epochs: None)
 
     def __enter__(self) -> History:
-        self._draw(self.accuracies, self._num_epochs)
         self._bar = tqdm(total=self._num_epochs * self._num_batches, unit="batch", file=sys.stdout, leave=False,
                          disable=not (in_notebook() or sys.stdout.isatty()), ncols=70)
         return self
@@ -67,7 +62,7 @@ class History:
         self.epoch_s.append(time.perf_counter() - start)
 
     def add(self, accuracy: float) -> None:
-        """End the epoch: print its line, and let the curve grow by one point.
+        """End the epoch: print its line.
 
         Raises:
             RuntimeError: if `clocked` has not come to the end of the epoch.
@@ -77,7 +72,6 @@ class History:
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)
-        self._draw(self.accuracies, self._num_epochs)
 
     def __exit__(self, kind: type | None, *error: object) -> None:
         self._bar.close()

@@ -63,15 +63,15 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
 
 @taught(check_lr,
         more="`seed` is that of the start and of the order of the batches; `init` is called for each layer. Prints a "
-             "line per epoch; `draw` is told the accuracies so far, as a `History` says.")
+             "line per epoch.")
 def train_data_parallel(
-    net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None, draw=None
+    net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None
 ):
     """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
     Prints a line per epoch; returns the history."""
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
-    with History(num_epochs, len(train_iter), devices, draw) as history:
+    with History(num_epochs, len(train_iter), devices) as history:
         initialize(net, seed, init)
         parallel = DataParallel(net.to(devices[0]), devices)
         trainer = torch.optim.SGD(parallel.parameters(), lr)

@@ -23,7 +23,7 @@ NAMES = {
     "processes.checkpoints": "newest_checkpoint save_checkpoint",
     "processes.traffic": "Traffic record_rank",
     "pages.plot": "draw_chunks draw_curves draw_cuts draw_fit draw_intervals draw_memory draw_panels draw_seeds "
-                  "draw_step draw_timeline draw_timelines draw_trainings draw_turns growing_curve show",
+                  "draw_step draw_timeline draw_timelines draw_trainings draw_turns show",
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.stepper": "show_stepper",
     "pages.verdicts": "check",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -80,26 +80,6 @@ def show(fig: Figure, stored: bool = False) -> None:
     elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
-
-
-def growing_curve() -> Callable[[Sequence[float], int], None]:
-    """What a training takes as its `draw`: on a notebook's page, the test accuracy by epoch, which grows in place."""
-    handle = None
-
-    def draw(accuracies: Sequence[float], num_epochs: int) -> None:
-        nonlocal handle
-        fig = draw_curves({f"{len(accuracies)} epochs": accuracies}, "epoch", "test accuracy")
-        fig.axes[0].set(xlim=(0.7, num_epochs + 0.3), ylim=(0, 1))
-        _stamp(fig)
-        if handle is not None:
-            handle.update(fig, metadata=_alt(fig))
-        elif in_notebook():
-            from IPython.display import display
-
-            handle = display(fig, metadata=_alt(fig), display_id=True)
-        plt.close(fig)
-
-    return draw
 
 
 def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str, x: Sequence[float] | None = None,
