@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 
+from d2lpar.pages.stepper import record_rounds
 from d2lpar.sums.collectives import allreduce_ring
-from d2lpar.sums.messages import record_rounds
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
 from weights import LIMITS

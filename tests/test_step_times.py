@@ -16,13 +16,11 @@ from d2lpar.one_step.step_times import (
     by_channels_s,
     by_data_s,
     by_layers_s,
-    channel_spans,
     cuts_of,
-    data_spans,
-    layer_spans,
     pieces_of,
     stages_of,
 )
+from d2lpar.pages.step_spans import channel_spans, data_spans, layer_spans
 from helpers.explorers import bars_ms, pieces_of_resnet18
 
 PIECES = [Piece(9e5, 768, 0, 50_176), Piece(116e6, 74_112, 100_352, 50_176), Piece(90e6, 230_272, 75_264, 25_088),

@@ -10,9 +10,9 @@ from d2lpar import allreduce_ring, allreduce_tree
 from d2lpar.base.buffers import cut
 from d2lpar.pages import stepper
 from d2lpar.pages.museum import allreduce_passing
-from d2lpar.pages.stepper import STEPPER, show_stepper
+from d2lpar.pages.stepper import STEPPER, Round, record_rounds, show_stepper
 from d2lpar.sums.collectives import allreduce_naive
-from d2lpar.sums.messages import Meter, Round, exchange, record_rounds
+from d2lpar.sums.messages import Meter, exchange
 
 pytestmark = pytest.mark.usefixtures("no_meter_is_left_on")
 

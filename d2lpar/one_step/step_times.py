@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import ceil
 from typing import NamedTuple
 
 import torch
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lpar.base.door import taught
-from d2lpar.base.timing import Span
 
 
 class Piece(NamedTuple):
@@ -73,17 +71,17 @@ def stages_of(pieces: Sequence[Piece], k: int) -> Stages:
     """
     cuts = cuts_of(pieces, k)
     wide = [pieces[cut - 1].outputs for cut in cuts]
-    return Stages(max(_flop_of_stages(pieces, cuts)), sum(wide), max(wide, default=0))
+    return Stages(max(flop_of_stages(pieces, cuts)), sum(wide), max(wide, default=0))
 
 
 def cuts_of(pieces: Sequence[Piece], k: int) -> tuple[int, ...]:
     """The number of pieces before each of the k - 1 cuts of `stages_of`."""
     if k > len(pieces):
         raise ValueError(f"{len(pieces)} pieces cannot be cut into {k} stages")
-    return min(combinations(range(1, len(pieces)), k - 1), key=lambda cuts: max(_flop_of_stages(pieces, cuts)))
+    return min(combinations(range(1, len(pieces)), k - 1), key=lambda cuts: max(flop_of_stages(pieces, cuts)))
 
 
-def _flop_of_stages(pieces: Sequence[Piece], cuts: Sequence[int]) -> list[float]:
+def flop_of_stages(pieces: Sequence[Piece], cuts: Sequence[int]) -> list[float]:
     """The operations of each stage, for one example, where so many pieces stand before each cut."""
     bounds = [0, *cuts, len(pieces)]
     return [sum(piece.flop for piece in pieces[a:b]) for a, b in zip(bounds, bounds[1:])]
@@ -113,78 +111,3 @@ def pieces_of(parts: Sequence[nn.Module], X: Tensor) -> list[Piece]:
                             sum(x[0].numel() for x in known[before:]), X[0].numel()))
     pieces[-1] = pieces[-1]._replace(reads=pieces[-1].reads + pieces[-1].outputs)
     return pieces
-
-
-class _Schedule:
-    """Spans, each as early as its ranks, or its link, and what it waits for let it be."""
-
-    def __init__(self, overlap: bool) -> None:
-        self.overlap, self.spans, self.free = overlap, [], {}
-
-    def add(self, what: str, ranks: Sequence[int], seconds: float, after: float = 0.0) -> float:
-        """The time when this ends; sending takes a link, and without overlap its ranks too."""
-        link = [("link", *ranks)] if what == "send" else []
-        taken = link if link and self.overlap else [*link, *ranks]
-        start = max([after, *(self.free.get(resource, 0.0) for resource in taken)])
-        self.free.update(dict.fromkeys(taken, start + seconds))
-        self.spans += [Span(rank, what, start, start + seconds) for rank in ranks if seconds > 0]
-        return start + seconds
-
-
-def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
-               overlap: bool = False) -> list[Span]:
-    """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
-    plan, everyone, now = _Schedule(overlap), range(k), 0.0
-    shard_s = [ceil(batch / k) * piece.flop / flops_per_s for piece in pieces]
-    for work_s in shard_s:
-        now = plan.add("forward", everyone, work_s, now)
-    made = []
-    for work_s in reversed(shard_s):
-        now = plan.add("backward", everyone, 2 * work_s, now)
-        made.append(now)
-    for piece, then in zip(reversed(pieces), made):
-        plan.add("send", everyone, 2 * (k - 1) / k * 4 * piece.params / bytes_per_s, then if overlap else now)
-    return plan.spans
-
-
-def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
-                  overlap: bool = False) -> list[Span]:
-    """The same by channels; with `overlap` one half of the batch is computed while what the other has made is sent."""
-    plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
-    ends = [0.0] * parts
-    work_s = [batch / parts * piece.flop / k / flops_per_s for piece in pieces]
-    send_s = [(k - 1) / k * 4 * batch / parts * piece.reads / bytes_per_s for piece in pieces]
-    for i in range(len(pieces)):
-        for part in range(parts):
-            sent = plan.add("send", everyone, send_s[i], ends[part])
-            ends[part] = plan.add("forward", everyone, work_s[i], sent)
-    for i in reversed(range(len(pieces))):
-        for part in range(parts):
-            made = plan.add("backward", everyone, 2 * work_s[i], ends[part])
-            ends[part] = plan.add("send", everyone, send_s[i], made)
-    return plan.spans
-
-
-def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
-                micro: int = 1) -> list[Span]:
-    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks.
-
-    Sending hides behind the computing of other micro-batches: one alone has none to hide behind.
-    """
-    if not 1 <= micro <= batch:
-        raise ValueError(f"{batch} examples cannot make {micro} micro-batches")
-    plan, cuts = _Schedule(overlap=True), cuts_of(pieces, k)
-    work_s = [batch / micro * flop / flops_per_s for flop in _flop_of_stages(pieces, cuts)]
-    send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
-    ends = [0.0] * micro
-    for part in range(micro):
-        for rank in range(k):
-            ends[part] = plan.add("forward", [rank], work_s[rank], ends[part])
-            if rank < k - 1:
-                ends[part] = plan.add("send", [rank, rank + 1], send_s[rank], ends[part])
-    for part in range(micro):
-        for rank in reversed(range(k)):
-            ends[part] = plan.add("backward", [rank], 2 * work_s[rank], ends[part])
-            if rank > 0:
-                ends[part] = plan.add("send", [rank, rank - 1], send_s[rank - 1], ends[part])
-    return plan.spans

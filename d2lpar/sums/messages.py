@@ -7,7 +7,7 @@ past them, `d2lpar.pages.message_audit` finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from d2lpar.base.buffers import overlaps, why_not_written
-from d2lpar.base.devices import run_on_devices, try_devices
+from d2lpar.base.devices import run_on_devices
 from d2lpar.base.timing import Span, Stopwatch
 
 
@@ -193,65 +193,3 @@ def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, i
             raise ValueError(f"in one round, move {moves[a]} writes what move {moves[b - len(moves)]} reads")
         if b < len(moves):
             raise ValueError(f"in one round, moves {moves[a]} and {moves[b]} write into one place")
-
-
-class Round(NamedTuple):
-    """Who sent which chunks to whom, and whether they were added there; and what every rank held then.
-
-    `holds[rank][chunk]` names the ranks whose numbers are in that sum, a rank once for each time that it was added.
-    """
-
-    moves: list[tuple[int, int, list[int], bool]]
-    holds: list[list[list[int]]]
-
-
-def record_rounds(algorithm: Callable[[list[Tensor]], object], k: int) -> list[Round]:
-    """Run `algorithm` on `k` devices, and give the state at the start and after each of its rounds.
-
-    Each buffer has `k` numbers, a chunk of a ring each, from which it can be told whose numbers are in a sum.
-
-    Args:
-        algorithm: sends parts of the buffers themselves, by `exchange`, and adds no rank more than 15 times.
-    """
-    devices = try_devices(k)
-    data = [torch.full((k,), 16**rank, device=device) for rank, device in enumerate(devices)]
-    meter = _Rounds(data)
-    with meter:
-        algorithm(data)
-    states = [*meter.states, meter.state()]
-    moves = [[], *([move for number, move in sorted(meter.moves) if number == i] for i in range(meter.num_rounds))]
-    return [Round(sent, holds) for sent, holds in zip(moves, states)]
-
-
-class _Rounds(Meter):
-    """A meter that also notes which places of `data` a message brings, and what all hold when a round begins."""
-
-    def __init__(self, data: Sequence[Tensor]) -> None:
-        super().__init__([x.device for x in data])
-        self.states: list[list[list[list[int]]]] = []
-        self.moves: list[tuple[int | None, tuple[int, int, list[int], bool]]] = []
-        self._data, self._chunks = data, {}
-
-    def state(self) -> list[list[list[int]]]:
-        """For each rank and place, the ranks whose numbers are in it: digits, to the base 16."""
-        ranks = range(len(self._data))
-        return [[[rank for rank in ranks for _ in range(value >> 4 * rank & 15)] for value in x.tolist()]
-                for x in self._data]
-
-    def begin_round(self) -> int:
-        self.states.append(self.state())
-        return super().begin_round()
-
-    def carry(self, message: Message, x: Tensor) -> Tensor:
-        first = (x.data_ptr() - self._data[message.source].data_ptr()) // x.element_size()
-        if not 0 <= first <= len(self._data) - x.numel():
-            raise ValueError(f"rank {message.source} sends what is no part of its buffer, and cannot be followed")
-        self._chunks[message] = list(range(first, first + x.numel()))
-        return x
-
-    @contextmanager
-    def receiving(self, message: Message, what: str, device: torch.device) -> Generator[None]:
-        with super().receiving(message, what, device):
-            yield
-        move = message.source, message.target, self._chunks[message], what == "add"
-        self.moves.append((message.round, move))
