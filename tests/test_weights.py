@@ -9,7 +9,19 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from weights import CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS, LIMITS, Weight, count_words, table, weigh
+from weights import (
+    CODE_LINES,
+    DROPDOWN_WORDS,
+    EXERCISE_WORDS,
+    LIMITS,
+    ROOMS,
+    TESTS,
+    Weight,
+    count_words,
+    table,
+    weigh,
+    weigh_rooms,
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +41,12 @@ def test_the_concise_chapters_weigh_less_than_the_one_from_scratch(weights: dict
     scratch = weights["02_data_parallelism_from_scratch"]
     for name in ("05_concise_data_parallelism", "06_resnet18_on_two_devices"):
         assert weights[name].words < scratch.words and weights[name].cells < scratch.cells, name
+
+
+def test_a_room_of_the_code_holds_no_more_than_it_may() -> None:
+    lines = {room: sum(files) for room, files in weigh_rooms().items()}
+    assert {room: lines[room] for room, most in ROOMS.items() if not 0 < lines[room] <= (most or lines[room])} == {}
+    assert lines["tests"] <= TESTS * (lines["d2lpar"] + lines["d2lpar/pages"] + lines["book/tools"])
 
 
 def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> None:

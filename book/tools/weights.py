@@ -1,4 +1,4 @@
-"""What each chapter weighs for its reader: `python book/tools/weights.py`. They are there to be kept small.
+"""What each chapter weighs for its reader, and the code: `python book/tools/weights.py`. Both are to be kept small.
 
 The path is all that stands before "Exercises", folded cells too; in its words nothing of code, of a link's address or
 of a dropdown is counted. Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
@@ -39,6 +39,15 @@ LIMITS = {  # at most so many words and cells on the path
     "21_sharding": (1600, 30),
 }
 CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise
+ROOMS = {  # at most so many lines of Python, blank ones and docstrings too, those of rooms within a room not counted
+    "d2lpar": 6300,
+    "d2lpar/pages": 4000,
+    "d2lpar/pages/exercises": None,
+    "book/tools": 2000,
+    "tests": 16000,
+    "tests/wrong_answers": None,
+}
+TESTS = 1.6  # lines for each line of what they test
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.M | re.S)
@@ -111,11 +120,24 @@ def table(weights: list[Weight]) -> list[list[str]]:
     return rows
 
 
+def weigh_rooms() -> dict[str, list[int]]:
+    """The lines of Python of each file, by room."""
+    rooms: dict[str, list[int]] = {room: [] for room in ROOMS}
+    for path in sorted(path for top in ("d2lpar", "book/tools", "tests") for path in (ROOT / top).rglob("*.py")):
+        room = max((room for room in ROOMS if path.is_relative_to(ROOT / room)), key=len)
+        rooms[room].append(len(path.read_text("utf8").splitlines()))
+    return rooms
+
+
 def main() -> None:
     rows = table([weigh(path) for path in notebooks(ROOT / "notebooks")])
     widths = [max(map(len, column)) for column in zip(*rows)]
     for name, *numbers in rows:
         print(name.ljust(widths[0]), *(text.rjust(width) for text, width in zip(numbers, widths[1:])), sep="  ")
+    print()
+    for room, files in weigh_rooms().items():
+        limit = f" of {ROOMS[room]:,}" if ROOMS[room] else ""
+        print(f"{room:<{widths[0]}}  {sum(files):,}{limit} lines of Python, {len(files)} files")
 
 
 if __name__ == "__main__":
