@@ -62,8 +62,7 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
 
 
 @taught(check_lr,
-        more="`seed` is that of the start and of the order of the batches; `init` is called for each layer. Prints a "
-             "line per epoch.")
+        more="`seed` is that of the start and of the order of the batches; `init` is called for each layer.")
 def train_data_parallel(
     net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None
 ):

@@ -71,12 +71,13 @@ def show(fig: Figure, stored: bool = False) -> None:
     use_book_style()
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
-    if not stored:
-        _stamp(fig)
+    if standin_in_use() and not stored:
+        fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
+                 color="#b00020", alpha=0.55)
     if in_notebook():
         from IPython.display import display
 
-        display(fig, metadata=_alt(fig))
+        display(fig, metadata={"image/svg+xml": {"alt": fig.get_label()}})
     elif mpl.get_backend().lower() in backend_registry.list_builtin(BackendFilter.INTERACTIVE):
         plt.show()
     plt.close(fig)
@@ -568,20 +569,9 @@ def _by(xlabel: str, ylabel: str) -> str:
     return f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}"
 
 
-def _alt(fig: Figure) -> dict:
-    return {"image/svg+xml": {"alt": fig.get_label()}}
-
-
 def _curve_words(name: str, values: Sequence[float]) -> str:
-    return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}" if len(values) else f"{name}: no points yet"
+    return f"{name}: from {values[0]:.2g} to {values[-1]:.2g}"
 
 
 def _short(x: float) -> str:
     return f"{x:.2g}" if abs(x) < 100 else f"{x:,.0f}"
-
-
-def _stamp(fig: Figure) -> None:
-    """Say inside the figure that its data is not the real one."""
-    if standin_in_use():
-        fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
-                 color="#b00020", alpha=0.55)
