@@ -19,6 +19,10 @@ TOGETHER = {"site": "browser pages site weights", "lab": "lab", "processes": "pr
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", action="store_true", help="end with a table of the CPU seconds of cells and test files")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Settings come from a folder of the book's own: in `.venv` as for make, else one that is gone at the end.
 
@@ -28,6 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
     from helpers.ports import free_port
 
+    if config.getoption("--cpu"):
+        from cpu_seconds import CpuSeconds
+
+        config.pluginmanager.register(CpuSeconds())
     LocalPortCache.find_available_port = lambda cache, ip: free_port()
     folder = VENV / "settings"
     if not os.access(VENV, os.W_OK):

@@ -1,7 +1,7 @@
-"""What each chapter weighs for its reader, and the code: `python book/tools/weights.py`. Both are to be kept small.
+"""How long each chapter is for its reader, and how large the code is: `python book/tools/weights.py`.
 
-The path is all that stands before "Exercises", folded cells too; in its words nothing of code, of a link's address or
-of a dropdown is counted. Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
+The path is everything before "Exercises", including folded cells; its words leave out code, the addresses of links and
+dropdowns. Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
 """
 
 from __future__ import annotations
@@ -15,39 +15,7 @@ import nbformat
 from revisions import name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-LIMITS = {  # at most so many words and cells on the path
-    "01_why_gradients_split": (1400, 20),
-    "02_data_parallelism_from_scratch": (1600, 36),
-    "03_bugs_that_train": (1100, 24),
-    "04_parallel_loop": (1200, 22),
-    "05_concise_data_parallelism": (1300, 32),
-    "06_resnet18_on_two_devices": (1400, 26),
-    "07_rings_true_and_false": (2000, 38),
-    "08_two_prices": (1500, 28),
-    "09_four_thousand_devices": (1400, 24),
-    "10_last_minibatch": (2000, 38),
-    "11_batch_size": (1900, 36),
-    "12_batchnorm": (1500, 32),
-    "13_rank_as_a_process": (1100, 24),
-    "14_ddp_built": (1600, 40),
-    "15_library_ddp": (2000, 42),
-    "16_several_machines": (1400, 26),
-    "17_is_my_script_right": (1300, 26),
-    "18_training_that_survives": (1600, 30),
-    "19_where_time_goes": (1400, 26),
-    "20_three_ways": (1400, 26),
-    "21_sharding": (1600, 30),
-}
-CODE_LINES, DROPDOWN_WORDS, EXERCISE_WORDS = 25, 300, 120  # of a cell, of a chapter, of an exercise
-ROOMS = {  # at most so many lines of Python, blank ones and docstrings too, those of rooms within a room not counted
-    "d2lpar": 6300,
-    "d2lpar/pages": 4000,
-    "d2lpar/pages/exercises": None,
-    "book/tools": 2000,
-    "tests": 16000,
-    "tests/wrong_answers": None,
-}
-TESTS = 1.6  # lines for each line of what they test
+ROOMS = ("d2lpar", "d2lpar/pages", "d2lpar/pages/exercises", "book/tools", "tests", "tests/wrong_answers")
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.M | re.S)
@@ -107,21 +75,18 @@ def weigh(path: Path) -> Weight:
 
 def table(weights: list[Weight]) -> list[list[str]]:
     """The rows of the table, the first with the headings and the last with the sums."""
-    def of(number: int, limit: int | None) -> str:
-        return f"{number:,}" + (f" of {limit:,}" if limit else "")
-
-    rows = [["notebook", "minutes", "words", "cells", "lines of code", "longest cell", "with all: words", "cells"]]
+    rows = [["notebook", "minutes", "words", "cells", "lines of code", "longest cell", "words in dropdowns",
+             "with everything: words", "cells"]]
     for one in weights:
-        words, cells = LIMITS.get(one.name, (None, None))
-        rows.append([one.name, f"{one.minutes:.0f}", of(one.words, words), of(one.cells, cells), str(one.code_lines),
-                     str(one.longest_cell), f"{one.all_words:,}", str(one.all_cells)])
-    rows.append(["together", f"{sum(one.minutes for one in weights):.0f}", *("" for _ in range(4)),
+        rows.append([one.name, f"{one.minutes:.0f}", f"{one.words:,}", str(one.cells), str(one.code_lines),
+                     str(one.longest_cell), str(one.dropdown_words), f"{one.all_words:,}", str(one.all_cells)])
+    rows.append(["together", f"{sum(one.minutes for one in weights):.0f}", *("" for _ in range(5)),
                  f"{sum(one.all_words for one in weights):,}", str(sum(one.all_cells for one in weights))])
     return rows
 
 
 def weigh_rooms() -> dict[str, list[int]]:
-    """The lines of Python of each file, by room."""
+    """The lines of Python of each file, by folder; blank lines and docstrings count, folders inside it do not."""
     rooms: dict[str, list[int]] = {room: [] for room in ROOMS}
     for path in sorted(path for top in ("d2lpar", "book/tools", "tests") for path in (ROOT / top).rglob("*.py")):
         room = max((room for room in ROOMS if path.is_relative_to(ROOT / room)), key=len)
@@ -136,8 +101,7 @@ def main() -> None:
         print(name.ljust(widths[0]), *(text.rjust(width) for text, width in zip(numbers, widths[1:])), sep="  ")
     print()
     for room, files in weigh_rooms().items():
-        limit = f" of {ROOMS[room]:,}" if ROOMS[room] else ""
-        print(f"{room:<{widths[0]}}  {sum(files):,}{limit} lines of Python, {len(files)} files")
+        print(f"{room:<{widths[0]}}  {sum(files):,} lines of Python, {len(files)} files")
 
 
 if __name__ == "__main__":
