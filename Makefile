@@ -12,15 +12,16 @@ VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 14) or sys.exit("In .venv is Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
   int(pip.__version__.split(".")[0]) >= 22 or sys.exit("In .venv is pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
 
-# What the reader has set for matplotlib, IPython and Python stays outside, as in conftest.py.
+# The user's settings of matplotlib, IPython, Python and pip stay outside, as in conftest.py.
 export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
 export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
-unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP
+unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP PYTHONPATH PYTEST_PLUGINS
+unexport PIP_USER PIP_TARGET PIP_PREFIX
 
 # JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test lab edit run diff data gpu-report clean
+.PHONY: help book test lab edit run diff gpu-report clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,24 +42,27 @@ edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors
 	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null
 	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=notebooks
 
-run: .venv/installed ## execute every notebook here and store the outputs (needs the real data)
+run: .venv/installed ## execute every notebook here and store the outputs
 	@.venv/bin/python book/tools/run_notebooks.py
 
 diff: .venv/installed ## show what changed in the notebooks since the last commit, or since another: make diff REV=main~3
 	@.venv/bin/python book/tools/diff_notebooks.py "$(REV)"
 
-data: .venv/installed ## download Fashion-MNIST (30 MB)
-	@.venv/bin/python -m d2lpar data
-
 gpu-report: .venv/installed ## with a GPU: run the tests for GPUs, time steps there, print a report for an issue
 	@.venv/bin/python book/tools/gpu_report.py
 
-clean: ## delete the built site and the caches of the tests; .venv, data/ and lab/ stay
+clean: ## delete the built site and the caches of the tests; .venv and lab/ stay
 	@rm -rf _build .pytest_cache .ruff_cache
 	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
-# The stamp makes a second call quick; pip itself finds out what is there already.
-.venv/installed: requirements.txt pyproject.toml
+# The stamp makes a second call quick, and holds the folder for which .venv was made: its scripts work in no other.
+.PHONY: usable
+usable:
+	@case "$$(pwd -P)" in *[][*?]*) echo "jupyter-book cannot build in a folder with [, ], * or ? in its name: $$(pwd -P). Rename the folder, then run the same command again."; exit 1;; esac
+	@test ! -e .venv/installed || { .venv/bin/python -c 'import pip' >/dev/null 2>&1 && test "$$(cat .venv/installed)" = "$$(pwd -P)"; } || \
+	  { echo "This folder was moved or copied, or its Python was upgraded, after .venv was made. Delete .venv, then run the same command again."; exit 1; }
+
+.venv/installed: requirements.txt pyproject.toml | usable
 	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11 to 3.14, or name one: make book PYTHON=python3.12"; exit 1; }
 	@"$(PYTHON)" -c '$(VERSION_TEST)'
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
@@ -66,8 +70,8 @@ clean: ## delete the built site and the caches of the tests; .venv, data/ and la
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 ifeq ($(TORCH),cpu)
-	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? Then run the same command again, or without TORCH=cpu, which takes 6.6 GB."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? uv takes proxies and mirrors from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE, not from pip's settings. Then run the same command again, or without TORCH=cpu, which takes 6.6 GB."; exit 1; }
 else
-	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, and room for 6.6 GB? Then run the same command again."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, room for 6.6 GB, and a PyTorch for this system? Then run the same command again."; exit 1; }
 endif
-	@touch $@
+	@pwd -P > $@

@@ -1,4 +1,4 @@
-"""Before any test or kernel: what the reader has set stays outside, and how many processes share the work."""
+"""Before any test or kernel: the user's settings stay outside, and how many processes share the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from typing import Any
 
 import pytest
 
-VENV = Path(__file__).resolve().parent / ".venv"
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+# the user's settings of matplotlib, IPython and the book, and proxies: nothing here asks another machine
+UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "D2LPAR_FULL", "D2LPAR_DATA",
+         *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site weights", "lab": "lab", "processes": "processes",
             "trainings": "train_ddp", "drills": "drills",
@@ -24,9 +28,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settings come from a folder of the book's own: in `.venv` as for make, else one that is gone at the end.
+    """Settings come from a folder of the book's own: in `.venv` as for make, else in one that is deleted at the end.
 
-    And kernels get ports that nobody else is given before they are up.
+    Kernels and ranks import the package of this checkout, whatever PYTHONPATH was, and kernels get ports that no other
+    process is given before they are up.
     """
     from jupyter_client.connect import LocalPortCache
 
@@ -44,8 +49,10 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = Path(temporary.name)
     for name, part in (("MPLCONFIGDIR", "matplotlib"), ("IPYTHONDIR", "ipython"), ("JUPYTER_RUNTIME_DIR", "runtime")):
         os.environ[name] = str(folder / part)
-    for name in ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP"):
+    for name in UNSET:
         os.environ.pop(name, None)
+        os.environ.pop(name.upper(), None)
+    os.environ["PYTHONPATH"] = str(ROOT)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to the other processes
     # glibc, in processes started from here on, keeps the memory of one step for the next, as the chapter on DDP says
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "33554432")
@@ -53,6 +60,15 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A notebook of the user's own in `notebooks/` is not run, unless she names it."""
+    if collection_path.suffix == ".ipynb" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        from revisions import tracked
+
+        return collection_path not in tracked(ROOT) or None
+    return None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.base.devices import run_on_devices as run_on_devices
     from d2lpar.base.devices import set_seed as set_seed
     from d2lpar.base.devices import try_devices as try_devices
-    from d2lpar.data.batches import load_data_fashion_mnist as load_data_fashion_mnist
+    from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
     from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
     from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
     from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
@@ -60,7 +60,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
 
 _NAMES = {  # as in d2lpar.pages.names
     "base.devices": "try_devices describe_devices run_on_devices set_seed",
-    "data.batches": "load_data_fashion_mnist",
+    "data": "load_data_fashion_mnist",
     "one_step.models": "lenet lenet_params loss LeNet resnet18 initialize",
     "one_step.yardstick": "one_worker distance same_bits",
     "one_step.scratch": "train get_params allreduce split_batch sgd train_batch train_batch_threads "
@@ -79,7 +79,7 @@ _NAMES = {  # as in d2lpar.pages.names
     "processes.diagnosis": "diagnose",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = {"plot": "pages.plot", "download": "data.download"}  # named in full by those who look for more
+_MODULES = {"plot": "pages.plot"}  # named in full by those who look for more
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar data`, `train`, `diagnose`, `bench` and `study`; each has a --help."""
+"""The package's commands: `python -m d2lpar train`, `diagnose`, `bench` and `study`; each has a --help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def main() -> None:
     """Do what the words behind `python -m d2lpar` ask for."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("data", help="download Fashion-MNIST (30 MB), checked, to where the book looks for it")
     commands.add_parser("train", add_help=False, help="train a network, so that it can be killed and go on")
     about = "run a training on one worker and on ranks, and say what differs (seconds)"
     options = commands.add_parser("diagnose", help=about, description=about)
@@ -50,27 +49,18 @@ def main() -> None:
 
         command(args.quick, args.json)
         return
-    from d2lpar.data.official_files import DataError
+    from d2lpar.data import DataError
+    from d2lpar.pages.branches import run_all_branches
+    from d2lpar.pages.records import RecordError
+    from d2lpar.pages.study import FULL, SMALL, run_study
 
-    if args.command == "study":
-        from d2lpar.pages.branches import run_all_branches
-        from d2lpar.pages.records import RecordError
-        from d2lpar.pages.study import FULL, SMALL, run_study
-
-        run = run_all_branches if args.only == "branches" else run_study
-        try:
-            run(args.file, args.seeds, FULL if args.full_size else SMALL)
-        except (DataError, RecordError, ValueError) as problem:
-            sys.exit(str(problem))
-        except KeyboardInterrupt:
-            sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
-        return
-    from d2lpar.data.download import download_fashion_mnist
-
+    run = run_all_branches if args.only == "branches" else run_study
     try:
-        download_fashion_mnist()
-    except DataError as problem:
+        run(args.file, args.seeds, FULL if args.full_size else SMALL)
+    except (DataError, RecordError, ValueError) as problem:
         sys.exit(str(problem))
+    except KeyboardInterrupt:
+        sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
 
 
 def _diagnose(file: str, ranks: int) -> None:

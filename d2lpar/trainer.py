@@ -33,8 +33,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from d2lpar.base.devices import set_seed, try_devices
-from d2lpar.data.batches import Batches, load_data_fashion_mnist
-from d2lpar.data.official_files import DataError
+from d2lpar.data import Batches, DataError, load_data_fashion_mnist
 from d2lpar.larger_batches.schedules import warmup_lr
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import LeNet, initialize, loss, resnet18

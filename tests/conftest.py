@@ -29,6 +29,7 @@ settings.load_profile("d2lpar")
 configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_BROWSER = "no Chromium or Chrome on this machine"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -45,6 +46,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             needed = max((*mark.args, 1)[0] for mark in item.iter_markers("gpu"))  # gpu(2) needs two
             if gpus < needed:
                 item.add_marker(pytest.mark.skip(reason=f"needs {'a GPU' if needed == 1 else f'{needed} GPUs'}, here are {gpus}"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
+    """The last line of all says how many tests no browser was there for."""
+    result = yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter and not hasattr(session.config, "workerinput"):
+        skipped = [report for report in reporter.stats.get("skipped", []) if NO_BROWSER in str(report.longrepr)]
+        if skipped:
+            reporter.write_line(f"{len(skipped)} browser tests NOT run: no Chromium", red=True)
+    return result
 
 
 @pytest.fixture
@@ -80,13 +93,11 @@ def no_meter_is_left_on() -> Iterator[None]:
 
 @pytest.fixture
 def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """140 training and 70 test images, drawn and not downloaded, so that a training takes seconds."""
-    from d2lpar.data import official_files
+    """The book's first 140 training and 70 test images, so that a training run takes seconds."""
+    from d2lpar import data
 
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    monkeypatch.delenv("D2LPAR_FULL", raising=False)
-    monkeypatch.setattr(official_files, "NUM_TRAIN", 140)
-    monkeypatch.setattr(official_files, "NUM_TEST", 70)
+    monkeypatch.setattr(data, "NUM_TRAIN", 140)
+    monkeypatch.setattr(data, "NUM_TEST", 70)
 
 
 @pytest.fixture(scope="session")
@@ -114,7 +125,7 @@ def root() -> Path:
 @pytest.fixture(scope="session")
 def chapters(root: Path) -> list[Path]:
     """The notebooks on the reader's path, in order."""
-    found = sorted(root.glob("notebooks/*.ipynb"))
+    found = [path for path in revisions.tracked_notebooks(root) if path.parent.name == "notebooks"]
     assert found, "there are no chapters"
     return found
 
@@ -122,7 +133,7 @@ def chapters(root: Path) -> list[Path]:
 @pytest.fixture(scope="session")
 def notebooks(root: Path) -> list[Path]:
     """The chapters, and the pages of the appendix."""
-    return revisions.notebooks(root / "notebooks")
+    return revisions.tracked_notebooks(root)
 
 
 @pytest.fixture(scope="session")
@@ -149,7 +160,7 @@ def browser() -> Iterator[Browser]:
 
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if found is None:
-        pytest.skip("no Chromium or Chrome on this machine")
+        pytest.skip(NO_BROWSER)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         yield started

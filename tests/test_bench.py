@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lpar.data.batches import Batches
+from d2lpar.data import Batches
 from d2lpar.pages.bench import cases, run, single
 from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
 from d2lpar.pages.bench.report import GROUPS, Report, Row, finding, from_json, ratio_row, table
@@ -200,7 +200,7 @@ def test_a_run_that_ends_early_stores_nothing_and_leaves_an_old_file_as_it_was(
 
 @pytest.mark.slow
 def test_a_quick_run_measures_every_group():
-    ended = command("bench", "--quick", "--json", D2LPAR_DATA="none")
+    ended = command("bench", "--quick", "--json")
     assert ended.returncode == 0, ended.stderr
     assert "2 processes: large, small, lenet\nrank 0: large done\n" in ended.stderr
     report = from_json(ended.stdout)
@@ -210,7 +210,7 @@ def test_a_quick_run_measures_every_group():
     for row in report.rows:
         assert 0 < row.low <= row.ratio <= row.high < math.inf, row
         assert row.limit is None or 0 < row.limit < math.inf
-    assert report.machine["data"].startswith("STAND-IN") and all(report.machine.values())
+    assert report.machine["data"].startswith("Fashion-MNIST, 3,584") and all(report.machine.values())
     cores = re.search(r"(\d+) cores", report.machine["processor"])[1]
     assert cores == str(torch.get_num_threads()) or torch.cuda.is_available()
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
+from d2lpar.data import Batches, load_data_fashion_mnist, provenance
 from d2lpar.larger_batches.accumulation import accumulate_gradients
 from d2lpar.larger_batches.batchnorm import combine_moments
 from d2lpar.larger_batches.schedules import warmup_lr

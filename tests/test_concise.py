@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar.data import batches as data
+from d2lpar import data
 from d2lpar.one_step import concise
 from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel, unwrap
 from d2lpar.one_step.data_parallel import DataParallel

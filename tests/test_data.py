@@ -1,127 +1,141 @@
-"""Tests of d2lpar.data.batches, official_files, download and standin: the images are the official ones, a broken file is named, a broken download leaves nothing.
+"""Tests of d2lpar.data: the images are the official ones, wrong files are named and never used, a failed download leaves nothing.
 
 No test reaches the network: small files in the official format are written here and declared the official ones, and a
-server on this machine stands in for the mirror that torchvision downloads from. The one test that needs the real data
-skips where they are not.
+server on this machine stands in for the mirror that torchvision downloads from.
 """
 
-import gc
 import gzip
 import hashlib
 import http.server
-import os
-import re
+import socket
 import struct
-import tempfile
+import subprocess
+import sys
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torchvision.datasets import FashionMNIST, utils
 from torchvision.transforms import ToTensor
 
-from d2lpar import load_data_fashion_mnist
-from d2lpar.data import batches as data
-from d2lpar.data import download, official_files, standin
-from d2lpar.data.batches import Batches
-from d2lpar.data.download import download_fashion_mnist
-from d2lpar.data.official_files import DataError
+import write_images
+from d2lpar import data, load_data_fashion_mnist
+from d2lpar.data import Batches, DataError
 
 TRAIN_IMAGES, TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 TEST_IMAGES, TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
 NAMES = [TRAIN_IMAGES, TRAIN_LABELS, TEST_IMAGES, TEST_LABELS]
-REAL = os.environ.get("D2LPAR_DATA")  # as it is before the tests take it away
 
 
-def image_file(count, seed=0):
-    pixels = torch.randint(256, (count * 28 * 28,), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-    return struct.pack(">4i", 2051, count, 28, 28) + pixels.numpy().tobytes()
+def image_file(pixels):
+    return struct.pack(">4i", 2051, len(pixels), 28, 28) + pixels.tobytes()
 
 
-def label_file(count):
-    return struct.pack(">2i", 2049, count) + bytes(i * 7 % 10 for i in range(count))
+def label_file(labels):
+    return struct.pack(">2i", 2049, len(labels)) + labels.tobytes()
 
 
 def small_files(seed=0):
-    return {TRAIN_IMAGES: image_file(20, seed), TRAIN_LABELS: label_file(20),
-            TEST_IMAGES: image_file(10, seed + 1), TEST_LABELS: label_file(10)}
+    """Four files in the official format, with 30 training and 15 test images."""
+    draw = np.random.default_rng(seed).integers
+    return {name: image_file(draw(256, size=(count, 28, 28), dtype=np.uint8)) if "images" in name
+            else label_file(draw(10, size=count, dtype=np.uint8)) for name, count in zip(NAMES, (30, 30, 15, 15))}
 
 
-def declared_official(content, num_official):
-    """Entries of the table of known files, by name, for which these files are the official ones."""
-    return {name: official_files.File(name, 2051 if "images" in name else 2049, (28, 28) if "images" in name else (),
-                             struct.unpack_from(">i", file, 4)[0], num_official,
-                             hashlib.sha256(file[16 if "images" in name else 8:]).hexdigest())
-            for name, file in content.items()}
-
-
-def write(root, files):
-    raw = Path(root) / "FashionMNIST" / "raw"
-    raw.mkdir(parents=True)
+def write(folder, files, pack=lambda name: False):
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (raw / name).write_bytes(content)
-    return raw
+        path = folder / (f"{name}.gz" if pack(name) else name)
+        path.write_bytes(gzip.compress(content) if pack(name) else content)
+    return folder
 
 
-def everything_in(root):
-    """Every path below root, with the bytes of the files and None for the folders."""
-    paths = Path(root).rglob("*")
-    return {path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None for path in paths}
+def everything_in(folder):
+    """Every path below the folder, with the bytes of the files and None for the folders."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
 @pytest.fixture(autouse=True)
-def nowhere(monkeypatch, tmp_path, tmp_path_factory):
-    """No data of this machine, no network, and the size of the book not changed from outside; locks go with the tests."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.getbasetemp()))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+def nowhere(monkeypatch, tmp_path):
+    """No setting of the reader's, no Debian package, an empty cache and no network."""
     for name in ("D2LPAR_DATA", "D2LPAR_FULL", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    for module in (official_files, download):
-        monkeypatch.setattr(module, "own_roots", lambda: [tmp_path / "project", tmp_path / "cache"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(data, "DEBIAN", tmp_path / "debian")
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
-    monkeypatch.setattr(data, "_standin_in_use", False)
-    known = declared_official(small_files(), 30)
-    monkeypatch.setattr(official_files, "FILES", {True: (known[TRAIN_IMAGES], known[TRAIN_LABELS]),
-                                         False: (known[TEST_IMAGES], known[TEST_LABELS])})
 
 
 @pytest.fixture
-def real(tmp_path, monkeypatch):
-    """A folder with small files in the official format, named in D2LPAR_DATA; gives the folder of the four files."""
-    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
-    monkeypatch.setattr(official_files, "NUM_TRAIN", 20)
-    monkeypatch.setattr(official_files, "NUM_TEST", 10)
-    return write(tmp_path / "mine", small_files())
+def official(monkeypatch):
+    """The small files count as the official ones, the book uses 20 and 10 of their images, and the full set is asked for."""
+    files = small_files()
+    monkeypatch.setattr(data, "FILES", {is_train: tuple(file._replace(sha256=hashlib.sha256(files[file.name]).hexdigest()) for file in pair)
+                                        for is_train, pair in data.FILES.items()})
+    for name, count in (("NUM_TRAIN", 20), ("NUM_TEST", 10), ("OFFICIAL_TRAIN", 30), ("OFFICIAL_TEST", 15)):
+        monkeypatch.setattr(data, name, count)
+    monkeypatch.setenv("D2LPAR_FULL", "1")
+    return files
 
 
-# The same images as torchvision's
+def raw_in_cache(tmp_path):
+    return tmp_path / "cache" / "d2lpar" / "FashionMNIST" / "raw"
 
 
-def test_batches_are_the_images_and_labels_of_torchvision_to_the_bit(real):
-    train_iter, test_iter = load_data_fashion_mnist(6, seed=3)
-    order = torch.randperm(20, generator=torch.Generator().manual_seed(3)).tolist()
-    for batches, is_train, chosen in ((train_iter, True, order), (test_iter, False, range(10))):
-        theirs = FashionMNIST(real.parents[1], train=is_train, transform=ToTensor())
+# The images of the book
+
+SHA256 = {"train_images": "ebaa3539c421cfc1f8298338216b83f0fb495f33ccdd5e19a3d075f16d9a02f3",
+          "train_labels": "722c34a64b8ed17fc2c81eb933c626097874c37d3297c0942481c6d500417c2b",
+          "test_images": "857b72c05ba3e79276eec0ac60bba3a89d06ce58b830436e41475e104f90110f",
+          "test_labels": "56ecf07f3939c9adb372cce2500286eb185b77a08ec47e807155a88e3e9b2bf9"}
+
+
+def test_the_images_in_the_package_are_the_front_of_the_official_files():
+    with np.load(data.BOOK_IMAGES) as arrays:
+        shapes = {name: arrays[name].shape for name in arrays}
+        found = {name: hashlib.sha256(arrays[name].tobytes()).hexdigest() for name in arrays}
+    assert found == SHA256
+    assert shapes == {"train_images": (3584, 28, 28), "train_labels": (3584,), "test_images": (2048, 28, 28), "test_labels": (2048,)}
+    assert data.BOOK_IMAGES.stat().st_size < 2_500_000
+
+
+def test_batches_are_the_images_and_labels_of_torchvision_to_the_bit(tmp_path):
+    with np.load(data.BOOK_IMAGES) as arrays:
+        content = [image_file(arrays["train_images"]), label_file(arrays["train_labels"]),
+                   image_file(arrays["test_images"]), label_file(arrays["test_labels"])]
+    write(tmp_path / "FashionMNIST" / "raw", dict(zip(NAMES, content)))
+    train_iter, test_iter = load_data_fashion_mnist(256, 300, 100, seed=3)
+    order = torch.randperm(300, generator=torch.Generator().manual_seed(3)).tolist()
+    for batches, is_train, chosen in ((train_iter, True, order), (test_iter, False, range(100))):
+        theirs = FashionMNIST(tmp_path, train=is_train, transform=ToTensor())
         X, y = (torch.cat(parts) for parts in zip(*batches))
         assert X.dtype is torch.float32 and y.dtype is torch.int64
         assert torch.equal(X, torch.stack([theirs[i][0] for i in chosen]))
         assert y.tolist() == [theirs[i][1] for i in chosen]
 
 
-def test_every_example_comes_once_and_the_last_batch_may_be_smaller(real):
-    train_iter, test_iter = load_data_fashion_mnist(6)
+def test_the_book_uses_all_of_its_images_unless_fewer_are_asked_for(capsys):
+    train_iter, test_iter = load_data_fashion_mnist(256)
+    assert (len(train_iter), len(test_iter)) == (14, 8)
+    load_data_fashion_mnist(5, num_train=7, num_test=4)
+    assert capsys.readouterr().out.splitlines() == [
+        "Fashion-MNIST, 3,584 training and 2,048 test images", "Fashion-MNIST, 7 training and 4 test images"]
+
+
+def test_every_example_comes_once_and_the_last_batch_may_be_smaller():
+    train_iter, test_iter = load_data_fashion_mnist(6, 20, 10)
     assert len(train_iter) == 4 and [len(y) for _, y in train_iter] == [6, 6, 6, 2]
     assert len(test_iter) == 2 and [tuple(X.shape) for X, _ in test_iter] == [(6, 1, 28, 28), (4, 1, 28, 28)]
-    assert Counter(torch.cat([y for _, y in train_iter]).tolist()) == {label: 2 for label in range(10)}
-    assert len(load_data_fashion_mnist(5)[0]) == 4
+    assert sorted(torch.cat([y for _, y in train_iter]).tolist()) == sorted(train_iter.labels.tolist())
+    assert len(load_data_fashion_mnist(5, 20, 10)[0]) == 4
 
 
-def test_training_order_is_new_each_epoch_and_the_same_for_the_same_seed(real):
+def test_training_order_is_new_each_epoch_and_the_same_for_the_same_seed():
     def two_epochs(seed):
-        train_iter, test_iter = load_data_fashion_mnist(20, seed=seed)
+        train_iter, test_iter = load_data_fashion_mnist(20, 20, 20, seed)
         assert torch.equal(next(iter(test_iter))[1], next(iter(test_iter))[1]), "test images keep their order"
         return [next(iter(train_iter))[0] for _ in range(2)]
 
@@ -132,43 +146,50 @@ def test_training_order_is_new_each_epoch_and_the_same_for_the_same_seed(real):
     assert not torch.equal(first, two_epochs(2)[0])
 
 
-def test_the_order_neither_depends_on_the_global_random_generator_nor_moves_it(real):
+def test_the_order_neither_depends_on_the_global_random_generator_nor_moves_it():
     torch.manual_seed(1)
-    first = next(iter(load_data_fashion_mnist(20)[0]))[1]
+    first = next(iter(load_data_fashion_mnist(20, 20)[0]))[1]
     torch.manual_seed(2)
     before = torch.get_rng_state()
-    assert torch.equal(next(iter(load_data_fashion_mnist(20)[0]))[1], first)
+    assert torch.equal(next(iter(load_data_fashion_mnist(20, 20)[0]))[1], first)
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_batch_is_a_copy_that_the_reader_may_change(real):
-    test_iter = load_data_fashion_mnist(10)[1]
+def test_a_batch_and_the_images_themselves_are_copies_that_the_reader_may_change():
+    test_iter = load_data_fashion_mnist(10, 10, 10)[1]
     X, y = next(iter(test_iter))
     before = X.clone(), y.clone()
     X.zero_(), y.zero_()
     X, y = next(iter(test_iter))
     assert torch.equal(X, before[0]) and torch.equal(y, before[1])
-
-
-def test_fewer_images_are_the_front_of_the_official_files(real, capsys):
-    all_images = torch.cat([X for X, _ in load_data_fashion_mnist(5)[1]])
-    train_iter, test_iter = load_data_fashion_mnist(5, num_train=7, num_test=4)
-    assert torch.equal(torch.cat([X for X, _ in test_iter]), all_images[:4])
-    assert sorted(torch.cat([y for _, y in train_iter]).tolist()) == sorted(i * 7 % 10 for i in range(7))
-    assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 7 training and 4 test images"
+    test_iter.images.zero_()
+    assert torch.equal(next(iter(load_data_fashion_mnist(10, 10, 10)[1]))[0], before[0])
 
 
 def test_every_byte_becomes_the_float_that_the_division_by_255_gives():
     images = torch.arange(256, dtype=torch.uint8).reshape(-1, 1, 1, 1)
     X, y = next(iter(Batches(images, torch.full((256,), 9, dtype=torch.uint8), 256)))
     assert torch.equal(X, images.float() / 255) and torch.equal(y, torch.full((256,), 9))
-    assert X.data_ptr() % 64 == 0, "kernels may sum in another order at other addresses"
+    assert X.data_ptr() % 64 == 0, "kernels may sum in a different order at other addresses"
 
 
-@pytest.mark.parametrize("source", ["real", "none"])
-def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, source, capsys):
-    if source == "none":
-        monkeypatch.setenv("D2LPAR_DATA", "none")
+def test_provenance_says_which_images_and_changes_with_any_of_them():
+    found = data.provenance(20, 10)
+    with np.load(data.BOOK_IMAGES) as arrays:
+        front = [arrays[name][:20 if "train" in name else 10].tobytes() for name in SHA256]
+    assert found == {"source": "Fashion-MNIST", "num_train": 20, "num_test": 10, "sha256": hashlib.sha256(b"".join(front)).hexdigest()}
+    assert len({found["sha256"], data.provenance(20, 11)["sha256"], data.provenance(21, 10)["sha256"]}) == 3
+
+
+def test_more_images_than_the_book_has_are_refused_with_the_way_to_get_them(capsys):
+    for name, in_book, most in (("num_train", "3,584", "60,000"), ("num_test", "2,048", "10,000")):
+        one_more = int(in_book.replace(",", "")) + 1
+        with pytest.raises(ValueError, match=f"{name} is {one_more:,}, but the book comes with {in_book} such images.*D2LPAR_FULL=1 gives all {most}"):
+            load_data_fashion_mnist(4, **{name: one_more})
+    assert capsys.readouterr().out == ""
+
+
+def test_more_images_than_fashion_mnist_has_are_refused(capsys):
     with pytest.raises(ValueError, match="num_train is 60,001, but Fashion-MNIST has only 60,000 such images"):
         load_data_fashion_mnist(4, num_train=60_001)
     with pytest.raises(ValueError, match="num_test is 10,001, but Fashion-MNIST has only 10,000 such images"):
@@ -176,79 +197,7 @@ def test_more_images_than_fashion_mnist_has_are_refused(real, monkeypatch, sourc
     assert capsys.readouterr().out == ""
 
 
-def test_more_images_than_the_files_hold_are_refused(real, monkeypatch):
-    with pytest.raises(DataError, match=f"{TRAIN_IMAGES} holds 20 images, 21 are asked for. `D2LPAR_FULL=1 make data`"):
-        load_data_fashion_mnist(4, num_train=21)
-    monkeypatch.setenv("D2LPAR_FULL", "1")
-    with pytest.raises(DataError, match="holds 20 images, 60,000 are asked for"):
-        load_data_fashion_mnist(4)
-
-
-# Which data
-
-
-def test_the_named_folder_comes_before_the_projects_and_that_before_the_cache(tmp_path, monkeypatch):
-    for name in ("cache", "project", "named"):
-        write(tmp_path / name, small_files())
-        if name == "named":
-            monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / name))
-        assert official_files.find_data() == tmp_path / name
-    monkeypatch.setenv("D2LPAR_DATA", "")
-    assert official_files.find_data() == tmp_path / "project"
-
-
-def test_none_asks_for_the_stand_in_even_where_there_is_data(tmp_path, monkeypatch, capsys):
-    write(tmp_path / "project", small_files())
-    assert official_files.find_data() is not None
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    assert official_files.find_data() is None
-    load_data_fashion_mnist(4, 8, 8)
-    assert capsys.readouterr().out.startswith("STAND-IN images, not Fashion-MNIST, 8 training and 8 test images")
-
-
-def test_a_named_folder_without_the_data_is_an_error_and_not_the_stand_in(tmp_path, monkeypatch):
-    write(tmp_path / "project", small_files())
-    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "typo"))
-    with pytest.raises(DataError, match=r"D2LPAR_DATA is .*typo, but there is no folder .*typo.FashionMNIST.raw"):
-        load_data_fashion_mnist(4)
-
-
-def test_own_folders_are_the_projects_data_in_a_checkout_and_the_users_cache(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(official_files, "__file__", str(tmp_path / "d2lpar" / "data" / "official_files.py"))
-    assert official_files.own_roots() == [tmp_path / "cache" / "d2lpar"]
-    (tmp_path / "_toc.yml").touch()
-    assert official_files.own_roots() == [tmp_path / "data", tmp_path / "cache" / "d2lpar"]
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert official_files.own_roots()[1] == tmp_path / "home" / ".cache" / "d2lpar"
-
-
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    """A checkout of the book without its data, with the working folder somewhere else."""
-    monkeypatch.undo()
-    monkeypatch.delenv("D2LPAR_DATA", raising=False)
-    project = tmp_path / "project"
-    (project / "notebooks").mkdir(parents=True)
-    (project / "_toc.yml").touch()
-    monkeypatch.setattr(official_files, "__file__", str(project / "d2lpar" / "data" / "official_files.py"))
-    monkeypatch.chdir(project / "notebooks")
-    return project
-
-
-@pytest.mark.parametrize("named, place", [("images", "images"), ("./a b/ü", "a b/ü"), ("~/images", "home/images")])
-def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, monkeypatch, named, place):
-    monkeypatch.setenv("HOME", str(checkout / "home"))
-    monkeypatch.setenv("D2LPAR_DATA", named)
-    with pytest.raises(DataError) as error:
-        official_files.find_data()
-    assert f"D2LPAR_DATA is {named}, but there is no folder {checkout / place / 'FashionMNIST' / 'raw'} " in str(error.value)
-    write(checkout / place, small_files())
-    for folder in (checkout, checkout / "notebooks"):
-        monkeypatch.chdir(folder)
-        assert official_files.find_data() == checkout / place == download._place_for_download(None)
+# The full set
 
 
 @pytest.mark.parametrize("value, sizes", [(None, (3584, 2048)), ("", (3584, 2048)), ("1", (60_000, 10_000)),
@@ -257,106 +206,108 @@ def test_a_relative_name_is_one_place_for_make_and_for_the_notebooks(checkout, m
 def test_one_setting_turns_the_book_to_the_full_set(monkeypatch, value, sizes):
     if value is not None:
         monkeypatch.setenv("D2LPAR_FULL", value)
-    assert official_files.book_sizes() == sizes
+    assert data.book_sizes() == sizes
 
 
 @pytest.mark.parametrize("value", ["2", "flase", "full"])
 def test_a_setting_that_is_neither_on_nor_off_is_named(monkeypatch, value, capsys):
     monkeypatch.setenv("D2LPAR_FULL", value)
-    for call in (official_files.book_sizes, lambda: load_data_fashion_mnist(4), download_fashion_mnist):
-        with pytest.raises(DataError, match=f"D2LPAR_FULL is {value!r}, it must be 1 or 0"):
+    for call in (data.book_sizes, lambda: load_data_fashion_mnist(4)):
+        with pytest.raises(DataError, match=f"D2LPAR_FULL is {value!r}; it must be 1 or 0"):
             call()
     assert capsys.readouterr().out == ""
 
 
-def test_provenance_says_which_data_and_changes_with_any_byte(real, tmp_path, monkeypatch):
-    first = data.provenance(20, 10)
-    assert first == data.provenance(20, 10)
-    assert {key: first[key] for key in first if key != "sha256"} == {
-        "source": "Fashion-MNIST", "num_train": 20, "num_test": 10}
-    images, labels = (real / TRAIN_IMAGES).read_bytes(), (real / TEST_LABELS).read_bytes()
-    expected = hashlib.sha256(b"".join((images[16:], (real / TRAIN_LABELS).read_bytes()[8:],
-                                        (real / TEST_IMAGES).read_bytes()[16:], labels[8:])))
-    assert first["sha256"] == expected.hexdigest()
-    seen = [first["sha256"]]
-    for more in (0, 1):
-        (real / TEST_IMAGES).write_bytes(image_file(11, seed=1)[:-1] + bytes([more]))
-        (real / TEST_LABELS).write_bytes(label_file(11))
-        assert data.provenance(20, 10) == first
-        assert data.provenance(20, 11)["sha256"] not in seen
-        seen.append(data.provenance(20, 11)["sha256"])
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    assert data.provenance(20, 10)["source"] == "stand-in"
+PACKED = {"unpacked": lambda name: False, "packed": lambda name: True, "some packed": lambda name: "images" in name}
 
 
-# Faults of files
+@pytest.mark.parametrize("pack", PACKED.values(), ids=PACKED)
+@pytest.mark.parametrize("place", ["mine", "mine/FashionMNIST/raw", "debian", "cache/d2lpar/FashionMNIST/raw"])
+def test_the_full_set_is_found_packed_or_not_and_is_what_torchvision_reads(official, monkeypatch, tmp_path, capsys, place, pack):
+    write(tmp_path / place, official, pack)
+    if place.startswith("mine"):
+        monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "mine"))
+    train_iter, test_iter = load_data_fashion_mnist(30)
+    assert capsys.readouterr().out == "Fashion-MNIST, 30 training and 15 test images\n"
+    write(tmp_path / "theirs" / "FashionMNIST" / "raw", official)
+    for batches, is_train in ((train_iter, True), (test_iter, False)):
+        theirs = FashionMNIST(tmp_path / "theirs", train=is_train)
+        assert torch.equal(batches.images[:, 0], theirs.data) and torch.equal(batches.labels, theirs.targets.byte())
 
 
-def faults():
-    images, labels = image_file(20), label_file(20)
-    return {
-        "empty": (TRAIN_IMAGES, b"", "is truncated: 0 bytes, not even a header"),
-        "cut in the header": (TRAIN_LABELS, labels[:5], "is truncated: 5 bytes, not even a header"),
-        "truncated": (TRAIN_IMAGES, images[:-1], "is truncated: 15,695 bytes, its header promises 15,696"),
-        "truncated labels": (TEST_LABELS, label_file(10)[:-3], "is truncated: 15 bytes, its header promises 18"),
-        "too long": (TRAIN_IMAGES, images + b"x", "is corrupt: 15,697 bytes, its header promises 15,696"),
-        "labels for images": (TEST_IMAGES, labels + bytes(100), r"its header is \(2049, 20, .*expected \(2051"),
-        "other size": (TRAIN_IMAGES, struct.pack(">4i", 2051, 20, 32, 32) + bytes(20480), r"\(2051, 20, 32, 32\)"),
-        "no examples": (TRAIN_LABELS, label_file(0), r"header is \(2049, 0\), expected \(2049, '20 to 30'\)"),
-        "fewer than the book's": (TRAIN_IMAGES, image_file(19), r"header is \(2051, 19, 28, 28\), expected .*'20 to 30'"),
-        "more than there are": (TEST_LABELS, label_file(31), r"header is \(2049, 31\)"),
-        "negative count": (TRAIN_LABELS, struct.pack(">2i", 2049, -1), r"header is \(2049, -1\)"),
-        "an HTML page": (TRAIN_LABELS, b"<html>Please log in</html>", "is corrupt: its header is"),
-        "a gzip file": (TRAIN_IMAGES, gzip.compress(images), "is corrupt: its header is"),
-        "label 10": (TRAIN_LABELS, label_file(21)[:-1] + bytes([10]), "it holds the label 10, labels go from 0 to 9"),
-        "counts": (TRAIN_LABELS, label_file(22), "holds 21 images, .* 22 labels"),
-        "zeroed": (TRAIN_IMAGES, images[:16] + bytes(20 * 784), "not Fashion-MNIST: the SHA-256 of its first 20 images"),
-        "other images": (TEST_IMAGES, image_file(10, seed=9), "not Fashion-MNIST: the SHA-256 of its first 10 images"),
-        "shifted labels": (TRAIN_LABELS, labels[:8] + labels[9:] + labels[8:9], "not Fashion-MNIST: .* first 20 labels"),
-        **{f"bit {at}": (TEST_LABELS, flipped(label_file(10), at), "not Fashion-MNIST: .* first 10 labels")
-           for at in (8, 13, -1)},
-    }
+def test_the_named_folder_comes_before_debians_and_that_before_the_cache(official, monkeypatch, tmp_path):
+    write(raw_in_cache(tmp_path), official)
+    assert data.full_set() == raw_in_cache(tmp_path)
+    write(tmp_path / "debian", official)
+    assert data.full_set() == tmp_path / "debian"
+    write(tmp_path / "named", official)
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
+    assert data.full_set() == tmp_path / "named"
+    monkeypatch.setenv("D2LPAR_DATA", "")
+    assert data.full_set() == tmp_path / "debian"
 
 
-def flipped(content, at):
-    changed = bytearray(content)
-    changed[at] ^= 1
-    return bytes(changed)
-
-
-@pytest.mark.parametrize("what", faults())
-def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(real, what):
-    name, content, message = faults()[what]
-    if what in ("label 10", "counts"):  # in a part that the book does not use
-        (real / TRAIN_IMAGES).write_bytes(image_file(21))
-    (real / name).write_bytes(content)
-    with pytest.raises(DataError, match=message) as error:
+@pytest.mark.parametrize("files", [[], NAMES[:3]], ids=["empty", "one is missing"])
+def test_a_named_folder_without_the_files_is_an_error_and_nothing_else_is_looked_for(official, monkeypatch, tmp_path, files):
+    write(tmp_path / "debian", official)
+    write(tmp_path / "typo", {name: official[name] for name in files})
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "typo"))
+    with pytest.raises(DataError, match=r"D2LPAR_DATA is .*typo, but .*typo does not hold the four files .*unset D2LPAR_DATA"):
         load_data_fashion_mnist(4)
-    assert str(real / name) in str(error.value) and "`make data` replaces it" in str(error.value)
+
+
+def test_without_the_setting_no_folder_is_read(official, monkeypatch, tmp_path):
+    monkeypatch.delenv("D2LPAR_FULL")
+    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "typo"))
+    assert len(load_data_fashion_mnist(20)[0].labels) == 20
+    monkeypatch.setenv("D2LPAR_FULL", "1")
+    assert len(load_data_fashion_mnist(20, 20, 10)[0].labels) == 20, "the front comes with the package"
+
+
+FAULTS = {"empty": lambda content: b"", "truncated": lambda content: content[:-1], "too long": lambda content: content + b"x",
+          "an HTML page": lambda content: b"<html>Please log in</html>",
+          "one bit of the header": lambda content: content[:7] + bytes([content[7] ^ 1]) + content[8:],
+          "one bit at the end": lambda content: content[:-1] + bytes([content[-1] ^ 1])}
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("instead, words", [(None, "is missing. `make data` replaces it"), (Path.mkdir, "cannot be read: ")], ids=["missing", "a folder"])
-def test_a_file_that_is_missing_or_cannot_be_read_is_named(real, name, instead, words):
-    (real / name).unlink()
-    if instead:
-        instead(real / name)
-    with pytest.raises(DataError, match=f"{name} {words}"):
-        load_data_fashion_mnist(4)
+@pytest.mark.parametrize("pack", [False, True], ids=["unpacked", "packed"])
+def test_wrong_bytes_are_named_and_never_used(official, tmp_path, name, pack):
+    for what, fault in FAULTS.items():
+        wrong = fault(official[name])
+        write(tmp_path / "debian", official | {name: wrong}, lambda name: pack)
+        path = tmp_path / "debian" / (f"{name}.gz" if pack else name)
+        with pytest.raises(DataError) as error:
+            load_data_fashion_mnist(4)
+        assert str(error.value).startswith(f"{path} is not the official file: {len(wrong):,} bytes unpacked"), what
+        assert "Delete it, or name another folder in D2LPAR_DATA" in str(error.value)
 
 
-@pytest.mark.skipif(REAL in (None, "", "none"), reason="D2LPAR_DATA names no real data")
-def test_the_official_images_are_known_and_one_changed_pixel_is_enough(tmp_path, monkeypatch):
-    monkeypatch.undo()
-    assert data.provenance(official_files.NUM_TRAIN, official_files.NUM_TEST)["source"] == "Fashion-MNIST"
-    files = {name: (official_files.find_data() / "FashionMNIST" / "raw" / name).read_bytes() for name in NAMES}
-    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path))
-    raw = write(tmp_path, files)
-    for name in NAMES:
-        (raw / name).write_bytes(flipped(files[name], 1000))
-        with pytest.raises(DataError, match=f"{name} is not Fashion-MNIST: .* `make data` replaces it"):
-            load_data_fashion_mnist(256)
-        (raw / name).write_bytes(files[name])
+def test_a_packed_file_that_cannot_be_unpacked_is_named(official, tmp_path):
+    path = write(tmp_path / "debian", official, PACKED["packed"]) / f"{TEST_IMAGES}.gz"
+    for broken in (path.read_bytes()[:-100], b"", b"no gzip", path.read_bytes()[:20] + bytes(200)):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=f"{TEST_IMAGES}.gz (cannot be read|is not the official file): "):
+            load_data_fashion_mnist(4)
+
+
+# The file in the package
+
+
+def test_the_tool_writes_the_front_of_the_four_files_and_nothing_from_wrong_ones(official, tmp_path):
+    files = write(tmp_path / "debian", official, PACKED["packed"])
+    write_images.write(files, tmp_path / "images.npz")
+    with np.load(tmp_path / "images.npz") as arrays:
+        found = {name: arrays[name].tobytes() for name in arrays}
+    assert found == {"train_images": official[TRAIN_IMAGES][16:][:20 * 784], "train_labels": official[TRAIN_LABELS][8:][:20],
+                     "test_images": official[TEST_IMAGES][16:][:10 * 784], "test_labels": official[TEST_LABELS][8:][:10]}
+    (files / f"{TEST_LABELS}.gz").write_bytes(gzip.compress(b"wrong"))
+    with pytest.raises(DataError, match=f"{TEST_LABELS}.gz is not the official file"):
+        write_images.write(files, tmp_path / "wrong.npz")
+    (files / f"{TEST_LABELS}.gz").unlink()
+    with pytest.raises(DataError, match=f"{TEST_LABELS} is missing"):
+        write_images.write(files, tmp_path / "wrong.npz")
+    assert not (tmp_path / "wrong.npz").exists()
 
 
 # The download
@@ -365,9 +316,9 @@ def test_the_official_images_are_known_and_one_changed_pixel_is_enough(tmp_path,
 class Mirror(http.server.ThreadingHTTPServer):
     """Serves the four files; `faults` maps the name of a file to a function that answers instead."""
 
-    def __init__(self):
+    def __init__(self, files):
         super().__init__(("127.0.0.1", 0), Answer)
-        self.files = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in small_files().items()}
+        self.files = {f"{name}.gz": gzip.compress(content, mtime=0) for name, content in files.items()}
         self.faults, self.asked, self.closing = {}, Counter(), threading.Event()
 
     def handle_error(self, request, client_address):
@@ -388,9 +339,6 @@ class Answer(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(length))
         self.end_headers()
-
-    def not_found(self, content):
-        self.send_error(404)
 
     def cut(self, content):
         self.begin(len(content))
@@ -415,15 +363,12 @@ class Answer(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def mirror(monkeypatch):
-    monkeypatch.setattr(official_files, "NUM_TRAIN", 20)
-    monkeypatch.setattr(official_files, "NUM_TEST", 10)
-    server = Mirror()
+def mirror(official, monkeypatch):
+    server = Mirror(official)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     monkeypatch.setattr(FashionMNIST, "mirrors", [f"http://127.0.0.1:{server.server_port}/"])
-    monkeypatch.setattr(FashionMNIST, "resources", [(name, hashlib.md5(content).hexdigest())
-                                                    for name, content in server.files.items()])
+    monkeypatch.setattr(FashionMNIST, "resources", [(name, hashlib.md5(content).hexdigest()) for name, content in server.files.items()])
     yield server
     server.closing.set()
     server.shutdown()
@@ -431,174 +376,72 @@ def mirror(monkeypatch):
     thread.join()
 
 
-BROKEN_SERVERS = {
-    "404": (Answer.not_found, "404"),
-    "cut": (Answer.cut, "corrupted"),
-    "cut in a chunk": (Answer.cut_in_a_chunk, "IncompleteRead"),
-    "stall": (Answer.stall, "timed out"),
-}
-
-
-def test_a_download_puts_the_four_files_in_place_and_leaves_nothing_else(mirror, tmp_path, capsys):
-    assert download_fashion_mnist(tmp_path / "new" / "folder") == tmp_path / "new" / "folder"
-    found = everything_in(tmp_path / "new" / "folder")
-    assert {Path(path).name: content for path, content in found.items() if content is not None} == small_files()
-    assert set(found) == {"FashionMNIST", "FashionMNIST/raw", *(f"FashionMNIST/raw/{name}" for name in NAMES)}
-    assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path / 'new' / 'folder'}\n"
-
-
-def test_files_that_are_there_and_whole_are_not_downloaded_again(mirror, tmp_path, capsys):
-    download_fashion_mnist(tmp_path)
-    mirror.asked.clear()
-    before = everything_in(tmp_path)
-    capsys.readouterr()
-    assert download_fashion_mnist(tmp_path) == tmp_path
-    assert everything_in(tmp_path) == before and not mirror.asked
-    assert capsys.readouterr().out == f"Fashion-MNIST is in {tmp_path} already\n"
-
-
-def test_a_broken_file_is_named_and_replaced_and_what_a_killed_download_left_goes(mirror, tmp_path, capsys):
-    raw = write(tmp_path, small_files())
-    (raw / TEST_LABELS).write_bytes(b"")
-    (tmp_path / f"{download._PART}killed").mkdir()
-    download_fashion_mnist(tmp_path)
-    assert {path.name: path.read_bytes() for path in raw.iterdir()} == small_files()
-    assert os.listdir(tmp_path) == ["FashionMNIST"]
-    out = capsys.readouterr().out
-    assert out.startswith(f"{raw / TEST_LABELS} is truncated") and "Downloading it again." in out
+def test_a_download_puts_the_four_files_into_the_cache_once(mirror, tmp_path):
+    for _ in range(2):
+        train_iter, _ = load_data_fashion_mnist(4)
+        assert train_iter.images.numpy().tobytes() == small_files()[TRAIN_IMAGES][16:]
+    assert everything_in(raw_in_cache(tmp_path)) in (small_files(), small_files() | {"lock": b""})
+    assert set(mirror.asked.values()) == {2}, "torchvision takes two requests for a file"
+    assert socket.getdefaulttimeout() is None
 
 
 @pytest.mark.filterwarnings("ignore:.*_TemporaryFileCloser:pytest.PytestUnraisableExceptionWarning")  # torchvision's, on 3.14
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.parametrize("what", BROKEN_SERVERS)
-@pytest.mark.parametrize("before", [{}, {**small_files(seed=5), TEST_IMAGES: b"broken"}], ids=["new", "over a set"])
-def test_a_download_that_fails_leaves_what_was_there(mirror, tmp_path, monkeypatch, what, before):
-    answer, message = BROKEN_SERVERS[what]
+@pytest.mark.parametrize("answer, message", [(Answer.cut, "corrupted"), (Answer.cut_in_a_chunk, "IncompleteRead"), (Answer.stall, "timed out")])
+def test_a_download_that_fails_leaves_nothing_and_the_next_one_succeeds(mirror, tmp_path, monkeypatch, answer, message):
     mirror.faults[f"{TEST_LABELS}.gz"] = answer
-    if before:
-        write(tmp_path, before)
-    found = everything_in(tmp_path)
     with monkeypatch.context() as patch:
-        if what == "stall":
-            patch.setattr(download, "_timeout", lambda seconds, real=download._timeout: real(0.3))
-        with pytest.raises(DataError, match=f"could not be downloaded: .*{message}.*Nothing was kept"):
-            download_fashion_mnist(tmp_path)
-    if what == "404":
-        gc.collect()  # torchvision leaves this answer unclosed, and Python would complain in the middle of a later test
-    assert everything_in(tmp_path) == found
+        if answer is Answer.stall:
+            patch.setattr(socket, "setdefaulttimeout", lambda seconds, real=socket.setdefaulttimeout: real(seconds and 0.3))
+        with pytest.raises(DataError, match=f"could not be downloaded to .*: .*{message}.*put the four files into a folder.*D2LPAR_DATA"):
+            load_data_fashion_mnist(4)
+    assert set(everything_in(raw_in_cache(tmp_path))) <= {"lock"}
     mirror.faults.clear()
-    download_fashion_mnist(tmp_path)
-    assert (tmp_path / "FashionMNIST" / "raw" / TRAIN_IMAGES).read_bytes() == small_files()[TRAIN_IMAGES]
+    assert len(load_data_fashion_mnist(4)[0].labels) == 30
 
 
-def test_files_with_the_right_checksum_and_wrong_content_are_not_put_in_place(mirror, tmp_path, monkeypatch):
-    name = f"{TRAIN_LABELS}.gz"
-    mirror.files[name] = gzip.compress(label_file(21))
-    sums = dict(FashionMNIST.resources) | {name: hashlib.md5(mirror.files[name]).hexdigest()}
-    monkeypatch.setattr(FashionMNIST, "resources", list(sums.items()))
-    with pytest.raises(DataError, match="20 images, .* 21 labels"):
-        download_fashion_mnist(tmp_path)
-    assert everything_in(tmp_path) == {}
+def test_without_a_network_the_message_says_what_to_do(official, tmp_path):
+    with pytest.raises(DataError, match=r"could not be downloaded to .*raw: .*\. Or put the four files"):
+        load_data_fashion_mnist(4)
 
 
-@pytest.mark.parametrize("before", [{}, {TRAIN_IMAGES: b"broken"}], ids=["new", "over a set"])
-def test_an_interrupted_download_leaves_what_was_there(mirror, tmp_path, monkeypatch, before):
+def test_an_interrupted_download_leaves_nothing(mirror, tmp_path, monkeypatch):
     def interrupted(url, filename, real=utils._urlretrieve):
         real(url, filename)
         if TEST_IMAGES in url:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(utils, "_urlretrieve", interrupted)
-    write(tmp_path, before)
-    found = everything_in(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        download_fashion_mnist(tmp_path)
-    assert mirror.asked[f"{TEST_IMAGES}.gz"] and everything_in(tmp_path) == found
+        load_data_fashion_mnist(4)
+    assert mirror.asked[f"{TEST_IMAGES}.gz"] and set(everything_in(raw_in_cache(tmp_path))) <= {"lock"}
 
 
-def test_a_download_that_is_interrupted_between_old_and_new_leaves_the_old(mirror, tmp_path, monkeypatch):
-    moved = []
-
-    def interrupted(source, target, real=os.replace):
-        moved.append(target)
-        if len(moved) == 2:
-            raise KeyboardInterrupt
-        real(source, target)
-
-    write(tmp_path, {TRAIN_IMAGES: b"mine"})
-    found = everything_in(tmp_path)
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        download_fashion_mnist(tmp_path)
-    assert len(moved) == 3 and everything_in(tmp_path) == found
+def test_a_cache_that_cannot_be_written_is_named(mirror, tmp_path):
+    (tmp_path / "cache").write_bytes(b"in the way")
+    with pytest.raises(DataError, match=f"could not be downloaded to {raw_in_cache(tmp_path)}: .*D2LPAR_DATA"):
+        load_data_fashion_mnist(4)
 
 
-@pytest.mark.parametrize("root", ["file", "file/below"])
-def test_a_folder_that_cannot_be_made_is_named(tmp_path, root):
-    (tmp_path / "file").write_bytes(b"mine")
-    with pytest.raises(DataError, match=f"{re.escape(str(tmp_path / root))} cannot be written: .*D2LPAR_DATA"):
-        download_fashion_mnist(tmp_path / root)
-    assert everything_in(tmp_path) == {"file": b"mine"}
-
-
-def test_the_download_goes_where_the_data_is_looked_for(mirror, tmp_path, monkeypatch):
-    assert download_fashion_mnist() == tmp_path / "project" == official_files.find_data()
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    assert download_fashion_mnist() == tmp_path / "project"
-    monkeypatch.setenv("D2LPAR_DATA", str(tmp_path / "named"))
-    assert download_fashion_mnist() == tmp_path / "named" == official_files.find_data()
-
-
-def test_of_four_downloads_at_once_one_downloads(mirror, tmp_path, monkeypatch):
+def test_of_four_downloads_at_once_one_downloads(mirror, tmp_path):
     arrived = threading.Barrier(4)
 
-    def together(place=download._place_for_download):
+    def together(_):
         arrived.wait(10)
-        return place(tmp_path / "new")
+        return data.full_set()
 
-    monkeypatch.setattr(download, "_place_for_download", lambda root: together())
     with ThreadPoolExecutor(4) as pool:
-        downloads = [pool.submit(download_fashion_mnist) for _ in range(4)]
-    assert [download.result() for download in downloads] == [tmp_path / "new"] * 4
-    assert os.listdir(tmp_path / "new") == ["FashionMNIST"]
-    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "FashionMNIST" / "raw").iterdir()} == small_files()
-    assert set(mirror.asked.values()) == {2}, "one downloads, with two requests for each file"
+        assert list(pool.map(together, range(4))) == [raw_in_cache(tmp_path)] * 4
+    assert set(mirror.asked.values()) == {2}
 
 
-# The stand-in
+def test_without_torchvision_the_message_says_so(official, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(DataError, match=r"torchvision, which is not installed: pip install torchvision. Or put the four files"):
+        load_data_fashion_mnist(4)
 
 
-def test_the_stand_in_has_the_form_of_the_data_and_says_what_it_is(capsys):
-    train_iter, test_iter = load_data_fashion_mnist(256)
-    assert (len(train_iter), len(test_iter)) == (14, 8)
-    X, y = next(iter(train_iter))
-    assert X.shape == (256, 1, 28, 28) and X.dtype is torch.float32 and 0 <= X.min() < X.max() <= 1
-    assert y.dtype is torch.int64 and set(y.tolist()) == set(range(10))
-    assert data.standin_in_use()
-    [line] = capsys.readouterr().out.splitlines()
-    assert line.startswith("STAND-IN images, not Fashion-MNIST, 3,584 training and 2,048 test images")
-
-
-def test_real_images_take_the_mark_of_the_stand_in_away(real, monkeypatch, capsys):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    load_data_fashion_mnist(4, 8, 8)
-    assert data.standin_in_use()
-    monkeypatch.setenv("D2LPAR_DATA", str(real.parents[1]))
-    load_data_fashion_mnist(4)
-    assert not data.standin_in_use()
-    assert capsys.readouterr().out.splitlines()[1] == "Fashion-MNIST, 20 training and 10 test images"
-
-
-@pytest.mark.parametrize("is_train", [True, False])
-def test_a_smaller_stand_in_is_the_front_of_a_larger_one_and_the_same_each_time(is_train):
-    images, labels = standin.standin(is_train, 2500)
-    for count in (1, 1000, 1001, 2500):
-        standin._made.cache_clear()
-        fewer_images, fewer_labels = standin.standin(is_train, count)
-        assert torch.equal(fewer_images, images[:count]) and torch.equal(fewer_labels, labels[:count])
-
-
-def test_training_and_test_images_of_the_stand_in_are_different_ones():
-    train_images, test_images = standin.standin(True, 100)[0], standin.standin(False, 100)[0]
-    assert not any(torch.equal(a, b) for a, b in zip(train_images, test_images))
-    assert len({image.numpy().tobytes() for image in train_images}) == 100
+@pytest.mark.slow
+def test_a_study_of_the_full_size_without_the_full_set_fails_in_one_line(tmp_path):
+    run = subprocess.run([sys.executable, "-m", "d2lpar", "study", "--full-size", Path(tmp_path, "x.jsonl")], capture_output=True, text=True)
+    assert run.returncode == 1 and "D2LPAR_FULL=1" in run.stderr and run.stderr.count("\n") == 1

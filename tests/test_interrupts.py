@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar import allreduce, get_params, run_on_devices, train_batch, try_devices
+from d2lpar import allreduce, data, get_params, run_on_devices, train_batch, try_devices
 from d2lpar.base.interrupts import uninterrupted
-from d2lpar.data import official_files
 from d2lpar.one_step.concise import train_data_parallel
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import lenet_params
@@ -253,9 +252,8 @@ def test_after_an_interrupt_the_statistics_of_a_data_parallel_module_belong_to_w
 
 
 def test_an_interrupt_in_the_middle_of_an_update_lets_a_training_finish_it(one_core, monkeypatch, capsys):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    monkeypatch.setattr(official_files, "NUM_TRAIN", 64)
-    monkeypatch.setattr(official_files, "NUM_TEST", 8)
+    monkeypatch.setattr(data, "NUM_TRAIN", 64)
+    monkeypatch.setattr(data, "NUM_TEST", 8)
 
     class Interrupted(torch.optim.SGD):
         def step(self):

@@ -17,14 +17,13 @@ from playwright.sync_api import TimeoutError as TooLate
 from d2lpar.pages.explorer import VEGALITE
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from helpers.jupyterlab import TOKEN, environment, jupyterlab
-from revisions import name_of
-from revisions import notebooks as notebooks_of
+from revisions import name_of, tracked_notebooks
 from working_copy import bring_up_to_date
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
-NAMES = [name_of(path, ROOT / "notebooks") for path in notebooks_of(ROOT / "notebooks")]
+NAMES = [name_of(path, ROOT / "notebooks") for path in tracked_notebooks(ROOT)]
 SHORT = "03_bugs_that_train"  # runs in seconds
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from revisions import tracked
+
 RUFF = (sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise", "--quiet")
 PYREFLY = (sys.executable, "-m", "pyrefly", "check", "--python-interpreter-path", sys.executable,
            "--output-format=min-text", "--summary=none")
@@ -21,6 +23,7 @@ def run(command: tuple[str, ...], folder: Path) -> tuple[int, str]:
 
 @tools
 def test_nothing_is_found(command: tuple[str, ...], root: Path) -> None:
-    code, said = run(command, root)
+    own = [] if command is PYREFLY else [str(file) for file in tracked(root) if file.suffix in (".py", ".ipynb")]
+    code, said = run((*command, *own), root)
     if code:
         pytest.fail(f"`{command[2]} check` found:\n\n{said}", pytrace=False)

@@ -16,14 +16,13 @@ import pytest
 import torch
 
 import revisions
-from d2lpar.data import batches as data
-from d2lpar.data import official_files
+from d2lpar import data
 from test_door import doored
 from try_install import copy_package
 
 ROOT = Path(__file__).parents[1]
-CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-NOTEBOOKS = revisions.notebooks(ROOT / "notebooks")
+NOTEBOOKS = revisions.tracked_notebooks(ROOT)
+CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "notebooks"]
 TAGS = re.compile(r"nbval-ignore-output|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 
@@ -165,19 +164,9 @@ def test_no_line_of_code_or_output_is_too_long_for_the_page(path):
 
 
 @every_notebook
-def test_the_pages_were_made_from_real_data(path):
+def test_the_pages_were_made_from_the_images_that_come_with_the_package(path):
     stored = read(path).metadata["d2lpar"]["data"]
-    assert stored["source"] == "Fashion-MNIST"
-    assert (stored["num_train"], stored["num_test"]) == (official_files.NUM_TRAIN, official_files.NUM_TEST)
-    if official_files.find_data() is not None:
-        assert stored == data.provenance(official_files.NUM_TRAIN, official_files.NUM_TEST)
-    assert "STAND-IN" not in path.read_text("utf-8")
-
-
-def test_storing_refuses_the_stand_in(monkeypatch):
-    monkeypatch.setenv("D2LPAR_DATA", "none")
-    with pytest.raises(SystemExit, match="real data only.*make data"):
-        run_notebooks.main([])
+    assert stored == data.provenance(data.NUM_TRAIN, data.NUM_TEST)
 
 
 def test_normalising_takes_out_progress_bars_and_times():
@@ -306,9 +295,8 @@ def installed(tmp_path_factory):
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package(installed):
-    tracked = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "d2lpar"], cwd=ROOT,
-                             capture_output=True, text=True, check=True).stdout.split()
-    assert [file for file in tracked if (ROOT / file).exists() and not (installed / file).exists()] == []
+    tracked = [file.relative_to(ROOT) for file in revisions.tracked(ROOT) if file.is_relative_to(ROOT / "d2lpar")]
+    assert len(tracked) > 100 and [file for file in tracked if not (installed / file).exists()] == []
 
 
 # One on devices, one with processes; the others are run by nbval, and compiled.
@@ -321,7 +309,7 @@ def test_the_script_of_a_chapter_runs_where_only_the_wheel_is_installed(path, in
     script = tmp_path / f"{path.stem}.py"
     script.write_text(export_script.script_of(path), "utf-8")
     run = subprocess.run([sys.executable, "-c", AS_A_READER, script], cwd=tmp_path, capture_output=True, text=True,
-                         env={**os.environ, "D2LPAR_DATA": "none", "MPLBACKEND": "agg", "PYTHONPATH": str(installed)}, timeout=550)
+                         env={**os.environ, "MPLBACKEND": "agg", "PYTHONPATH": str(installed)}, timeout=550)
     assert run.returncode == 0, run.stderr
     assert f"d2lpar is at {installed}" in run.stdout
     for cell in code_cells(read(path)):

@@ -16,7 +16,7 @@ import d2lpar
 import run_notebooks
 import sync_cells
 from d2lpar.pages.bench.report import GROUPS, finding, from_json, short
-from revisions import name_of
+from revisions import name_of, tracked
 from test_names import listed
 
 
@@ -36,7 +36,6 @@ def stored_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {"source": "Fashion-MNIST", "num_train": 3584, "num_test": 2048, "sha256": "0123456789abcdef" * 4}
     monkeypatch.setattr(run_notebooks, "ROOT", path.parents[1])
     monkeypatch.setattr(run_notebooks, "MEASURED", path.parents[1] / "_data" / "measured.json")
-    monkeypatch.setattr(run_notebooks, "find_data", lambda: path.parent)
     monkeypatch.setattr(run_notebooks, "provenance", lambda *sizes: data)
     monkeypatch.setattr(run_notebooks, "execute", lambda path: nbformat.read(path, as_version=4))
 
@@ -92,9 +91,8 @@ def test_the_page_shows_what_was_written_down(root: Path, site: Path) -> None:
 def test_no_text_names_a_chapter_by_its_number(root: Path, notebooks: list[Path]) -> None:
     number = "(?:[1-9]|one|two|three|four|five|six)"
     named = re.compile(rf"(?<![a-z])chapters?[ _]\[?{number}\b|\b{number} chapters\b|chapter's\s+number", re.I)
-    files = [*notebooks, *root.glob("*.md"), root / "conftest.py",
-             *(file for room in ("book", "d2lpar", "tests") for file in sorted((root / room).rglob("*"))
-               if file.suffix in {".py", ".md", ".toml", ".json", ".jsonl", ".csv"})]
+    files = [file for file in tracked(root) if file.suffix in {".ipynb", ".py", ".md", ".toml", ".json", ".jsonl", ".csv"}]
+    assert set(notebooks) < set(files)
     assert [f"{file.relative_to(root)}: {line.strip()[:160]}" for file in files
             for line in file.read_text("utf8").splitlines() if named.search(line)] == []
 
@@ -145,7 +143,8 @@ def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, notebook
     toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
     entries = [chapter for part in toc["parts"] for chapter in part["chapters"]]
     entries += [section for entry in entries for section in entry.get("sections", [])]
-    there = [page.relative_to(root).with_suffix("").as_posix() for page in [*notebooks, *root.glob("book/**/*.md")]]
+    pages = [file for file in tracked(root) if file.is_relative_to(root / "book") and file.suffix == ".md"]
+    there = [page.relative_to(root).with_suffix("").as_posix() for page in [*notebooks, *pages]]
     assert sorted([toc["root"], *(entry["file"] for entry in entries)]) == sorted(there)
 
 

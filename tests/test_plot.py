@@ -10,7 +10,6 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 from d2lpar.base.timing import Span
-from d2lpar.data import batches as data
 from d2lpar.pages import plot
 
 mpl.use("agg")
@@ -19,13 +18,11 @@ SPANS = [Span(0, "forward", 1.000, 1.004), Span(0, "backward", 1.004, 1.010), Sp
          Span(1, "backward", 1.003, 1.008), Span(0, "allreduce", 1.010, 1.012), Span(1, "allreduce", 1.010, 1.012)]
 TURNS = {"a hang": [["sum", "loss"], ["sum", "barrier", "sum"]]}
 CURVE_WORDS = "Test accuracy by epoch. 1 device: from 0.1 to 0.7; 2 devices: from 0.1 to 0.8."
-STAMP = "stand-in images, not Fashion-MNIST"
 
 
 @pytest.fixture(autouse=True)
 def book_style(monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "")  # so that it is put back
-    monkeypatch.setattr(data, "_standin_in_use", False)
     with mpl.rc_context():
         plot.use_book_style()
         yield
@@ -104,15 +101,6 @@ def test_a_figure_without_words_does_not_go_on_the_page(notebook):
     fig.set_label("An empty frame.")
     plot.show(fig)
     assert notebook.shown[0][1] == {"image/svg+xml": {"alt": "An empty frame."}}
-
-
-def test_a_figure_drawn_from_the_stand_in_says_so(notebook, monkeypatch):
-    monkeypatch.setattr(data, "_standin_in_use", True)
-    plot.show(curves())
-    assert [words for _, _, words in notebook.shown] == [[STAMP]]
-    assert plt.get_fignums() == []
-    plot.show(curves(), stored=True)
-    assert notebook.shown[-1][2] == [], "what is stored was made with real images"
 
 
 def test_curves_have_their_labels_their_ranks_style_and_their_values():

@@ -57,10 +57,11 @@ def theme_options(config: dict) -> dict:
 
 
 def test_the_licence_says_what_it_applies_to_and_is_there_in_full(root: Path) -> None:
-    opening, mit, *creative_commons = re.split(r"^={71}$", read(root, "LICENSE"), flags=re.M)
+    opening, mit, images, *creative_commons = re.split(r"^={71}$", read(root, "LICENSE"), flags=re.M)
     assert "Code: the MIT License" in opening and "Text and figures: the Creative Commons" in opening and DEED in opening
     assert "Permission is hereby granted, free of charge" in mit and "shall be included in all" in mit
     assert "WITHOUT WARRANTY OF ANY KIND" in mit
+    assert "Copyright (c) 2017 Zalando SE" in images and images.endswith(mit[mit.index("Permission is"):])
     assert creative_commons[0].strip() == "Attribution-ShareAlike 4.0 International"
     legal_code = "".join(creative_commons)
     assert re.findall(r"^Section (\d) -- ", legal_code, re.M) == list("12345678")

@@ -80,7 +80,7 @@ def test_storing_a_notebook_keeps_the_ids_of_the_last_commit(book, monkeypatch, 
         run.cells[2].outputs = [new_output("stream", text="2\n")]
         return run
 
-    for name, value in {"ROOT": book, "MEASURED": book / "measured.json", "execute": execute, "find_data": lambda: book,
+    for name, value in {"ROOT": book, "MEASURED": book / "measured.json", "execute": execute,
                         "provenance": lambda *sizes: {"source": "none"}, "machine": lambda data: {}}.items():
         monkeypatch.setattr(run_notebooks, name, value)
     if not with_git:

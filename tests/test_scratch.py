@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from d2lpar import (
+    data,
     evaluate_accuracy,
     get_params,
     one_worker,
@@ -24,7 +25,6 @@ from d2lpar import (
     try_devices,
 )
 from d2lpar.base.door import bare
-from d2lpar.data import batches as data
 from d2lpar.one_step.models import lenet, lenet_params, loss
 from d2lpar.one_step.scratch import shard_backward
 from d2lpar.pages.step_spans import record_step

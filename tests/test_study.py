@@ -203,7 +203,6 @@ def test_a_setting_that_would_be_trained_otherwise_is_refused():
 
 
 def test_a_study_has_a_record_of_every_setting_and_seed(tmp_path, monkeypatch):
-    monkeypatch.setattr(study, "find_data", lambda: "here")
     monkeypatch.setattr(study, "run_missing", lambda path, about, runs, function, n: calls.append((about, runs, function, n)))
     calls = []
     run_study(tmp_path / "x.jsonl", 3, TINY)

@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 import d2lpar
+from revisions import tracked
 
 SLOW_TO_LOAD = {"matplotlib", "d2l", "torchvision", "pandas", "torch._dynamo", "IPython"}
 
@@ -42,10 +43,13 @@ def test_help_names_all_that_a_reader_takes_along_in_a_hundred_lines() -> None:
 
 def texts(root: Path) -> dict[str, str]:
     """What people read: pages, the README, the strings of the package and of its tools, and what chapters say."""
-    found = {str(file.relative_to(root)): file.read_text("utf8")
-             for file in [*root.glob("*.md"), *(root / "book").glob("*.md"), *(root / "d2lpar").rglob("*.py")]}
-    for file in (root / "notebooks").rglob("*.ipynb"):
-        found[file.name] = "\n".join(cell.source for cell in nbformat.read(file, as_version=4).cells)
+    found = {}
+    for file in tracked(root):
+        name = file.relative_to(root)
+        if file.suffix == ".ipynb":
+            found[file.name] = "\n".join(cell.source for cell in nbformat.read(file, as_version=4).cells)
+        elif (name.parts[0], file.suffix) in {(file.name, ".md"), ("book", ".md"), ("d2lpar", ".py")}:
+            found[str(name)] = file.read_text("utf8")
     return found
 
 
@@ -65,21 +69,9 @@ def test_every_name_of_the_package_that_people_are_told_is_there(root: Path) -> 
     assert lost == []
 
 
-def test_the_line_that_a_reader_without_the_data_is_told_can_be_typed(capsys: pytest.CaptureFixture, small_data: None,
-                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
-    from d2lpar.data import download
-
-    called = []
-    monkeypatch.setattr(download, "download_fashion_mnist", lambda: called.append("here"))
-    d2lpar.load_data_fashion_mnist(4, 8, 8)
-    [line] = re.findall(r"; (import .*\(\)) gets the real ones", capsys.readouterr().out)
-    exec(line, {})
-    assert called == ["here"]
-
-
 def test_every_command_of_the_package_that_people_are_told_is_one(root: Path) -> None:
     told = {word for text in texts(root).values() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
-    assert {"data", "bench", "study"} <= told
+    assert {"bench", "study"} <= told
     for word in told:
         run = subprocess.run([sys.executable, "-m", "d2lpar", word, "--help"], capture_output=True, text=True)
         assert run.returncode == 0, (word, run.stderr)

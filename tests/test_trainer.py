@@ -490,8 +490,8 @@ def test_ranks_without_a_gpu_of_their_own_are_refused(command: Callable, monkeyp
     assert command("") == "2 ranks and 1 GPUs on this machine: set CUDA_VISIBLE_DEVICES= to train on the CPU"
 
 
-def test_broken_data_are_refused_in_words(command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "FashionMNIST" / "raw").mkdir(parents=True)
+def test_data_that_cannot_be_used_are_refused_in_words(command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("D2LPAR_FULL", "1")
     monkeypatch.setenv("D2LPAR_DATA", str(tmp_path))
     assert str(tmp_path) in command("")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -23,10 +24,8 @@ def cpu_seconds(process: psutil.Process) -> float:
     """User and system time of a process, of its descendants that live, and of those that it has waited for."""
     total = 0.0
     for one in (process, *process.children(recursive=True)):
-        try:
+        with suppress(psutil.NoSuchProcess):  # it ended this moment, and will be counted with its parent
             total += sum(one.cpu_times()[:4])  # its own user and system time, and the same of its children that ended
-        except psutil.NoSuchProcess:
-            pass  # it ended this moment, and will be counted with its parent
     return total
 
 

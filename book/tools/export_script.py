@@ -24,9 +24,6 @@ It needs Python {python}, and the book's package, d2lpar, which brings PyTorch.
 
 Run it with:  python {name}.py
 
-Images: Fashion-MNIST, once `python -m d2lpar data` has downloaded it (30 MB).
-Until then the script takes a stand-in, images that are drawn, and says so.
-
 Figures: each opens in a window, and the script goes on when you close it.
 Without a screen, or with MPLBACKEND=agg in the environment, there are none."""
 

@@ -80,8 +80,6 @@ def copied(root: Path, copy: Path) -> Path:
 def first_failure(copy: Path, test: str, slow: bool) -> str:
     """The test that fails first, or "time-out"; "" if all pass, and in brackets what else keeps pytest from passing."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    if (ROOT / "data" / "FashionMNIST").is_dir():
-        environment.setdefault("D2LPAR_DATA", str(ROOT / "data"))
     selected = [f"--ignore-glob=**/test_{name}.py" for name in OF_THE_TEXT]
     if test:
         file, colons, one = test.partition("::")

@@ -1,17 +1,43 @@
-"""Which notebooks there are, as git has them, and the ids of the cells that have stayed since."""
+"""Which files belong to the book, what git has of its notebooks, and the ids of the cells that have not changed."""
 
 from __future__ import annotations
 
 import subprocess
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import nbformat
+
+# what belongs to the book at the top of a copy without git, such as a downloaded archive
+TOP = (".binder .ci .devcontainer .gitattributes .github .gitignore CITATION.cff CONTRIBUTING.md LICENSE Makefile "
+       "README.md _config.yml _toc.yml book conftest.py d2lpar notebooks pyproject.toml requirements.txt tests").split()
+GENERATED = {"__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".ruff_cache"}
+
+
+@cache
+def tracked(root: Path) -> tuple[Path, ...]:
+    """The files of the book that exist, sorted: those that git tracks, without a file of the user's own.
+
+    Without git they are the files below the names in `TOP`.
+    """
+    listed = git(root, "ls-files", "-z", "--full-name", ".") if (root / ".git").exists() else None
+    if listed is not None:
+        files = [root / name for name in listed.split("\0") if name]
+    else:
+        files = [path for name in TOP for path in (root / name, *(root / name).rglob("*"))
+                 if not GENERATED & set(path.parts)]
+    return tuple(sorted(file for file in files if file.is_file()))
 
 
 def notebooks(folder: Path) -> list[Path]:
     """The chapters of a folder, in order, and then the pages of its appendix."""
     return [*sorted(folder.glob("*.ipynb")), *sorted(folder.glob("appendix/*.ipynb"))]
+
+
+def tracked_notebooks(root: Path) -> list[Path]:
+    """The notebooks of the book at `root`, without any of the user's own."""
+    return [path for path in notebooks(root / "notebooks") if path in tracked(root)]
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -26,9 +52,10 @@ def committed(path: Path, revision: str = "HEAD") -> nbformat.NotebookNode | Non
 
 
 def git(folder: Path, *arguments: str) -> str | None:
-    """What a git command prints in this folder; None if it fails."""
+    """What a git command prints in this folder, whoever owns it; None if it fails."""
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, encoding="utf8")
+        done = subprocess.run(["git", "-c", "safe.directory=*", *arguments], cwd=folder, capture_output=True,
+                              encoding="utf8")
     except FileNotFoundError:
         return None
     return done.stdout if done.returncode == 0 else None

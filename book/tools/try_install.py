@@ -23,7 +23,7 @@ FIRST, CHAPTER = "17_is_my_script_right", "02_data_parallelism_from_scratch"
 
 def copy_package(folder: Path) -> Path:
     """All that the wheel is built from, and nothing else of the checkout, which stays as it is."""
-    for name in ("pyproject.toml", "LICENSE"):
+    for name in ("pyproject.toml", "LICENSE", "README.md"):
         shutil.copy(ROOT / name, folder)
     shutil.copytree(ROOT / "d2lpar", folder / "d2lpar", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
@@ -46,7 +46,7 @@ def environment(folder: Path) -> Callable[..., str]:
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     setting = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    setting |= {"D2LPAR_DATA": "none", "MPLBACKEND": "agg"}
+    setting |= {"MPLBACKEND": "agg"}
 
     def run(*words: str | Path, cwd: Path = folder) -> str:
         done = subprocess.run([python, *words], cwd=cwd, env=setting, text=True, capture_output=True)

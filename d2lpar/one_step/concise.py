@@ -15,7 +15,7 @@ from d2lpar.base.checks import check_labels, check_lr
 from d2lpar.base.devices import run_on_devices, try_devices
 from d2lpar.base.door import taught
 from d2lpar.base.history import History
-from d2lpar.data.batches import load_data_fashion_mnist
+from d2lpar.data import load_data_fashion_mnist
 from d2lpar.one_step.data_parallel import DataParallel
 from d2lpar.one_step.models import initialize
 from d2lpar.one_step.replicas import replicate

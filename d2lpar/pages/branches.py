@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from d2lpar.base.checks import check_counts
 from d2lpar.base.devices import try_devices
 from d2lpar.base.door import taught
-from d2lpar.data.batches import Batches, load_data_fashion_mnist
+from d2lpar.data import Batches, load_data_fashion_mnist
 from d2lpar.pages.study import (
     SMALL,
     Setting,
@@ -29,7 +29,7 @@ from d2lpar.pages.study import (
     accuracy_in_turn,
     add_gradients,
     rounded,
-    run_on_real_data,
+    run_and_record,
     starting_network,
 )
 
@@ -138,11 +138,11 @@ def run_all_branches(path: str | Path, num_seeds: int = 10, size: Size = SMALL) 
 
     Raises:
         RecordError: as `run_missing`.
-        DataError: if there is no real data, of which alone such results come.
+        DataError: if `size` needs the full set and that cannot be used.
     """
     check_counts(num_seeds=num_seeds)
     runs = [{"batch_size": 2 * size.batch_size, "lr": 0.2, "seed": seed} for seed in range(num_seeds)]
-    run_on_real_data(path, "python -m d2lpar study --only branches", runs, run, size)
+    run_and_record(path, "python -m d2lpar study --only branches", runs, run, size)
 
 
 def run(size: Size, batch_size: int, lr: float, seed: int) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from d2lpar.base.history import in_notebook
 from d2lpar.base.timing import Span
-from d2lpar.data.batches import standin_in_use
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
@@ -59,11 +58,10 @@ def rank_style(rank: int) -> dict:
     return {"color": colors[rank % len(colors)], "marker": MARKERS[rank % len(MARKERS)]}
 
 
-def show(fig: Figure, stored: bool = False) -> None:
+def show(fig: Figure) -> None:
     """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
 
-    Outside a notebook it opens a window where there is one to open. A figure of `stored` results shows what they were
-    made with, also where the images in use are a stand-in.
+    Outside a notebook it opens a window where there is one to open.
 
     Raises:
         ValueError: if the figure has no label.
@@ -71,9 +69,6 @@ def show(fig: Figure, stored: bool = False) -> None:
     use_book_style()
     if not fig.get_label():
         raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
-    if standin_in_use() and not stored:
-        fig.text(0.5, 0.5, "stand-in images, not Fashion-MNIST", rotation=20, ha="center", va="center", fontsize=12,
-                 color="#b00020", alpha=0.55)
     if in_notebook():
         from IPython.display import display
 

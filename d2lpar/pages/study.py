@@ -25,8 +25,7 @@ from d2lpar.base.checks import check_counts
 from d2lpar.base.devices import ALL_CORES, try_devices
 from d2lpar.base.door import taught
 from d2lpar.base.timing import describe_machine
-from d2lpar.data.batches import Batches, load_data_fashion_mnist, provenance
-from d2lpar.data.official_files import OFFICIAL_TRAIN, DataError, find_data
+from d2lpar.data import OFFICIAL_TRAIN, Batches, load_data_fashion_mnist, provenance
 from d2lpar.one_step.models import init_weights, initialize, resnet18
 from d2lpar.one_step.scratch import split_batch
 from d2lpar.pages.records import run_missing
@@ -285,23 +284,21 @@ def run_study(path: str | Path, num_seeds: int = 10, size: Size = SMALL) -> None
 
     Raises:
         RecordError: as `run_missing`.
-        DataError: if there is no real data, of which alone such results come.
+        DataError: if `size` needs the full set and that cannot be used.
     """
     check_counts(num_seeds=num_seeds)
     runs = [{"setting": s._asdict(), "seed": seed} for part in (settings(size), predicted(size).values())
             for seed in range(num_seeds) for s in part]
-    run_on_real_data(path, "python -m d2lpar study", runs, run, size)
+    run_and_record(path, "python -m d2lpar study", runs, run, size)
 
 
-def run_on_real_data(path: str | Path, command: str, runs: list[dict[str, Any]], run: Callable, size: Size) -> None:
+def run_and_record(path: str | Path, command: str, runs: list[dict[str, Any]], run: Callable, size: Size) -> None:
     """Add what `run(size, **one)` gives for each of `runs` to the file `path`, whose head says by which `command`.
 
     Raises:
         RecordError: as `run_missing`.
-        DataError: if there is no real data, of which alone such results come.
+        DataError: if `size` needs the full set and that cannot be used.
     """
-    if find_data() is None:
-        raise DataError("The study needs the real images, and there are none here: run `python -m d2lpar data` first.")
     about = {"command": command, "machine": describe_machine(), "size": size._asdict(),
              "data": provenance(size.num_train, size.num_test)}
     run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)

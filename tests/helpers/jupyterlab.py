@@ -46,5 +46,6 @@ def environment(settings: Path) -> dict[str, str]:
 
 
 def fetch(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=60) as answer:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy does not know this machine's ports
+    with opener.open(address, timeout=60) as answer:
         return answer.read().decode()

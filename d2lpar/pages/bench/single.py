@@ -11,7 +11,7 @@ from torchvision.transforms import ToTensor
 
 from d2lpar.base.devices import run_on_devices
 from d2lpar.base.timing import time_each_repeat
-from d2lpar.data.batches import Batches
+from d2lpar.data import Batches
 from d2lpar.pages.bench.cases import WrongResult
 from d2lpar.pages.bench.report import Times
 

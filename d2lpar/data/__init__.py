@@ -1,1 +1,0 @@
-"""Fashion-MNIST: the official files, their download, a stand-in where there are none, and minibatches."""
