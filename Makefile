@@ -21,7 +21,7 @@ unexport PIP_USER PIP_TARGET PIP_PREFIX
 # JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test lab edit run diff gpu-report clean
+.PHONY: help book test slow lab edit run diff gpu-report clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,9 @@ book: .venv/installed ## install what is missing into .venv, build the site, say
 
 test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
 	@.venv/bin/pytest --nbval
+
+slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools
+	@.venv/bin/pytest --nbval -m weekly
 
 lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
 	@.venv/bin/python book/tools/working_copy.py

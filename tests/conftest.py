@@ -33,10 +33,13 @@ NO_BROWSER = "no Chromium or Chrome on this machine"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = set()
     if not config.getoption("nbval"):
-        slow = [item for item in items if item.get_closest_marker("slow") or "group_of" in getattr(item, "fixturenames", ())]
-        items[:] = [item for item in items if item not in slow]
-        config.hook.pytest_deselected(items=slow)
+        left_out |= {item for item in items if item.get_closest_marker("slow") or "group_of" in getattr(item, "fixturenames", ())}
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and config.getoption("markexpr") != "weekly":
+        left_out |= {item for item in items if item.get_closest_marker("weekly")}
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu:
         import torch
@@ -56,7 +59,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     if reporter and not hasattr(session.config, "workerinput"):
         skipped = [report for report in reporter.stats.get("skipped", []) if NO_BROWSER in str(report.longrepr)]
         if skipped:
-            reporter.write_line(f"{len(skipped)} browser tests NOT run: no Chromium", red=True)
+            reporter.write_line(f"{len(skipped)} browser test{'s' * (len(skipped) > 1)} NOT run: no Chromium", red=True)
     return result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -120,6 +121,33 @@ exec python3 -c "import sys; sys.version_info = ({found.replace('.', ', ')}, 0);
     assert "3.11 to 3.14" in error[0] and found in error[0]
 
 
+@pytest.mark.parametrize("target", ["book", "test", "lab"])
+@pytest.mark.parametrize("fault", ["moved", "upgraded"])
+def test_a_clone_that_was_moved_or_whose_python_was_upgraded_is_told_so_in_one_line(
+        target: str, fault: str, root: Path, tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").symlink_to(sys.executable if fault == "moved" else "/no/such/python")
+    (programs / "pip").touch()
+    (tmp_path / ".venv" / "installed").write_text("/elsewhere\n" if fault == "moved" else f"{tmp_path}\n")
+    error = make_in_a_copy(root, tmp_path, target=target)
+    assert len(error) == 1 and "moved or copied, or its Python was upgraded" in error[0] and "Delete .venv" in error[0]
+
+
+def test_a_folder_in_which_jupyter_book_cannot_build_is_named_in_one_line(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "[2024] a book").mkdir()
+    [error] = make_in_a_copy(root, tmp_path / "[2024] a book")
+    assert "Rename the folder" in error and "[2024] a book" in error
+
+
+@pytest.mark.slow
+def test_without_a_browser_the_last_line_says_how_many_tests_were_not_run(root: Path, tmp_path: Path) -> None:
+    one = "tests/test_browser.py::test_without_scripts_the_explorer_is_a_picture_with_words"
+    run = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-n", "0", "-p", "no:cacheprovider", one], cwd=root,
+                         env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.endswith("\n1 browser test NOT run: no Chromium\n"), run.stdout + run.stderr
+
+
 @pytest.mark.slow
 def test_pytest_passes_where_it_cannot_keep_its_cache(root: Path, tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
@@ -131,13 +159,14 @@ def test_pytest_passes_where_it_cannot_keep_its_cache(root: Path, tmp_path: Path
     assert run.returncode == 0 and "1 passed in" in run.stdout, run.stdout + run.stderr
 
 
-def make_in_a_copy(root: Path, folder: Path, *arguments: str) -> list[str]:
-    """What `make book` prints, but for make's own lines, where nothing is installed yet."""
+def make_in_a_copy(root: Path, folder: Path, *arguments: str, target: str = "book") -> list[str]:
+    """What make prints, without make's own lines, in a folder where it cannot install anything."""
+    stamp = folder / ".venv" / "installed"
+    before = stamp.exists()
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         (folder / name).write_text((root / name).read_text())
-    done = subprocess.run(["make", "book", *arguments], cwd=folder, capture_output=True, text=True)
-    assert done.returncode != 0
-    assert not (folder / ".venv" / "installed").exists()
+    done = subprocess.run(["make", target, *arguments], cwd=folder, capture_output=True, text=True)
+    assert done.returncode != 0 and stamp.exists() == before
     return [line for line in (done.stdout + done.stderr).splitlines() if not re.match(r"make(\[\d+\])?: ", line)]
 
 

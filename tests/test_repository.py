@@ -94,6 +94,15 @@ def test_linux_runs_the_two_commands_of_the_readme_on_every_python_that_the_book
     assert len(lent) == 2 and set(lent) <= set(pythons)
 
 
+def test_a_quick_job_comes_before_the_long_ones(root: Path) -> None:
+    jobs = workflows(root)["tests"]["jobs"]
+    assert list(jobs) == ["quick", "linux", "elsewhere"] and "needs" not in jobs["quick"]
+    assert jobs["linux"]["needs"] == jobs["elsewhere"]["needs"] == "quick"
+    assert commands(jobs["quick"])[-3:] == ["ruff check", "pyrefly check", "pytest"]
+    assert [command for command in commands(workflows(root)["weekly"]["jobs"]["slow"]) if "make" in command] == [
+        "make book TORCH=cpu", "make slow"]
+
+
 def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for_a_reason(root: Path) -> None:
     tests = workflows(root)["tests"]
     newest = [line for name in ("requirements.txt", "pyproject.toml") for line in subprocess.run(

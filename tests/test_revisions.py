@@ -73,6 +73,26 @@ def test_what_was_committed_is_found_also_where_the_file_has_changed(book):
     assert revisions.committed(path.with_name("02_new.ipynb")) is None
 
 
+def test_only_what_git_tracks_belongs_to_the_book_whoever_owns_it(book, monkeypatch):
+    (book / "book.log").write_text("the user's own")
+    (book / "notebooks" / "Untitled.ipynb").write_text("hers too")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as in a container
+    found = revisions.tracked.__wrapped__(book)
+    assert [path.relative_to(book).as_posix() for path in found] == ["notebooks/01_a.ipynb"]
+    assert revisions.tracked_notebooks(book) == [book / "notebooks" / "01_a.ipynb"]
+
+
+def test_without_git_the_names_at_the_top_say_what_belongs_to_the_book(book, root):
+    shutil.rmtree(book / ".git")
+    (book / "book.log").write_text("the user's own")
+    for name in ("README.md", "notebooks/.ipynb_checkpoints/01_a.ipynb", "d2lpar/__pycache__/a.pyc", "_build/html/a.html"):
+        (book / name).parent.mkdir(parents=True, exist_ok=True)
+        (book / name).touch()
+    found = revisions.tracked.__wrapped__(book)
+    assert [path.relative_to(book).as_posix() for path in found] == ["README.md", "notebooks/01_a.ipynb"]
+    assert sorted({file.relative_to(root).parts[0] for file in revisions.tracked(root)}) == sorted(revisions.TOP)
+
+
 @pytest.mark.parametrize("with_git", [True, False])
 def test_storing_a_notebook_keeps_the_ids_of_the_last_commit(book, monkeypatch, with_git):
     def execute(path):

@@ -1,8 +1,9 @@
-"""What readers have set for matplotlib, IPython and Python changes neither a figure nor the verdict of the tests."""
+"""What users have set for matplotlib, IPython, Python and the book changes neither a figure nor the verdict of the tests."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,8 +31,8 @@ c.InlineBackend.print_figure_kwargs = {"bbox_inches": None, "facecolor": "red"}
 c.InlineBackend.close_figures = False
 c.PlainTextFormatter.float_precision = "%.2f"
 """
-VARIABLES = ("MPLCONFIGDIR", "IPYTHONDIR", "MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "JUPYTER_RUNTIME_DIR",
-             "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
+VARIABLES = ("MPLCONFIGDIR", "IPYTHONDIR", "MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTHONPATH", "PYTEST_PLUGINS",
+             "PIP_USER", "JUPYTER_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")
 
 
 @pytest.fixture
@@ -81,15 +82,25 @@ def book(root: Path, tmp_path: Path) -> Path:
     """A book of one notebook, with the settings of ours."""
     book = tmp_path / "book"
     (book / "tests" / "helpers").mkdir(parents=True)
-    for name in ("conftest.py", "pyproject.toml", "tests/helpers/ports.py", "tests/nbval_sanitize.cfg"):
+    (book / "book" / "tools").mkdir(parents=True)
+    for name in ("conftest.py", "pyproject.toml", "tests/helpers/ports.py", "tests/nbval_sanitize.cfg",
+                 "book/tools/revisions.py", "book/tools/cpu_seconds.py"):
         shutil.copy(root / name, book / name)
     cells = [new_code_cell("1 / 3", execution_count=1, outputs=[new_output("execute_result", {"text/plain": "0.3333333333333333"})]),
              new_code_cell("import matplotlib\nfrom matplotlib import pyplot as plt\n"
                            "print(matplotlib.rcParams['figure.dpi'], 'inline' in matplotlib.get_backend())", execution_count=2,
-                           outputs=[new_output("stream", name="stdout", text="100.0 True\n")])]
+                           outputs=[new_output("stream", name="stdout", text="100.0 True\n")]),
+             new_code_cell(ENVIRONMENT, execution_count=3, outputs=[new_output("stream", name="stdout", text="[]\n")])]
     (book / "notebooks").mkdir()
     nbformat.write(new_notebook(cells=cells), book / "notebooks" / "01_one.ipynb")
     return book
+
+
+ENVIRONMENT = """\
+import os
+print([name for name in os.environ if name.startswith("D2LPAR") or name.lower().endswith("_proxy")
+       or "older" in os.environ[name]])
+"""
 
 
 def nbval(book: Path, env: dict[str, str], *arguments: str) -> str:
@@ -101,9 +112,51 @@ def nbval(book: Path, env: dict[str, str], *arguments: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("notebooks/01_one.ipynb",)], ids=["all", "one notebook"])
 def test_pytest_runs_the_notebooks_without_the_readers_settings(home: Path, book: Path, arguments: tuple[str, ...]) -> None:
-    env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP=str(home / "startup.py"))
+    env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP=str(home / "startup.py"),
+                      D2LPAR_FULL="1", D2LPAR_DATA="nowhere", http_proxy="http://127.0.0.1:9", ALL_PROXY="socks5://127.0.0.1:9",
+                      PYTHONPATH=str(home / "older"))
     said = nbval(book, env, *arguments)
-    assert "2 passed" in said, said
+    assert "3 passed" in said, said
+
+
+@pytest.mark.slow
+def test_a_notebook_of_the_users_own_is_run_only_where_she_names_it(home: Path, book: Path) -> None:
+    for words in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *words], cwd=book, check=True)
+    nbformat.write(new_notebook(cells=[new_code_cell("1 / 0", execution_count=1)]), book / "notebooks" / "Untitled.ipynb")
+    said = nbval(book, environment(home))
+    assert "3 passed" in said and "failed" not in said, said
+    assert "1 failed" in nbval(book, environment(home), "notebooks/Untitled.ipynb")
+
+
+BUSY = """\
+import subprocess, sys, time
+
+SPIN = "import time\\nwhile time.process_time() < 0.5: pass"
+
+def test_in_this_process():
+    exec(SPIN.replace("< 0.5", f"< {time.process_time() + 0.5}"))
+
+def test_in_a_child():
+    subprocess.run([sys.executable, "-c", SPIN])
+
+def test_idle():
+    time.sleep(0.5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_the_table_of_cpu_seconds_charges_a_test_for_its_own_process_and_for_its_children(
+        home: Path, book: Path, processes: str) -> None:
+    (book / "tests" / "test_busy.py").write_text(BUSY)
+    (book / "tests" / "test_idle.py").write_text("import time\n\ndef test_one():\n    time.sleep(0.5)\n")
+    said = nbval(book, environment(home), "-n", processes, "--cpu", "tests", "notebooks")
+    seconds = {name: float(spent) for spent, name in re.findall(r"^ +([\d.]+)  (\S+)$", said, re.M)}
+    assert 1.0 <= seconds["tests/test_busy.py"] < 2.5 and seconds["tests/test_idle.py"] < 0.3, said
+    assert seconds["notebooks/01_one.ipynb"] > 0.2 and "notebooks/01_one.ipynb::Cell 0" in seconds, "the kernel's start"
+    total, *parts = map(float, re.findall(r"\d+", re.search("CPU seconds: .*", said)[0]))
+    assert abs(total - sum(parts)) <= 2 and parts[2] > 0
 
 
 @pytest.mark.parametrize("target, program", [("test", "pytest"), ("run", "python"), ("lab", "jupyter"), ("edit", "jupyter"),
@@ -115,10 +168,10 @@ def test_make_keeps_the_readers_settings_out(target: str, program: str, root: Pa
     for name in ("python", program):  # python also makes the copy for `make lab`
         (folder / ".venv" / "bin" / name).write_text(f'#!/bin/sh\nenv > "{tmp_path}/env"\n')
         (folder / ".venv" / "bin" / name).chmod(0o755)
-    env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP="x", MPLCONFIGDIR="x", IPYTHONDIR="x")
-    subprocess.run(["make", "-o", ".venv/installed", target], cwd=folder, env=env, check=True, capture_output=True)
+    env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP="x", MPLCONFIGDIR="x", IPYTHONDIR="x",
+                      PYTHONPATH="x", PYTEST_PLUGINS="x", PIP_USER="1")
+    subprocess.run(["make", "-o", ".venv/installed", "-o", "usable", target], cwd=folder, env=env, check=True, capture_output=True)
     seen = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
     settings = folder / ".venv" / "settings"
-    assert {name: seen.get(name) for name in VARIABLES[:5]} == {
-        "MPLCONFIGDIR": str(settings / "matplotlib"), "IPYTHONDIR": str(settings / "ipython"),
-        "MATPLOTLIBRC": None, "MPLBACKEND": None, "PYTHONSTARTUP": None}
+    assert {name: seen[name] for name in VARIABLES[:8] if name in seen} == {
+        "MPLCONFIGDIR": str(settings / "matplotlib"), "IPYTHONDIR": str(settings / "ipython")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pydoc
 import re
 import subprocess
@@ -25,6 +26,35 @@ def test_what_takes_long_to_load_is_loaded_by_those_who_need_it(line: str, loade
     code = f"{line}; import sys; print(sorted({SLOW_TO_LOAD} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == f"{sorted(loaded)}\n"
+
+
+BLOCKED = """\
+import sys
+sys.modules.update(dict.fromkeys(("matplotlib", "torchvision", "tabulate", "psutil", "d2l", "IPython", "pandas")))
+"""
+
+
+@pytest.mark.slow
+def test_diagnose_the_trainer_and_the_examples_of_the_readme_need_the_core_alone(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(BLOCKED)  # for ranks too
+    blocked = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
+
+    def run(*words: str) -> str:
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=blocked, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    with pytest.raises(AssertionError, match="ModuleNotFoundError"):
+        run("-c", "import torchvision")
+    readme = (root / "README.md").read_text("utf8")
+    [example] = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
+    [printed] = re.findall(r"^```text\n(.*?)^```", readme, re.M | re.S)
+    assert run("-c", example) == printed
+    assert "python -m d2lpar diagnose" in readme and "usage: python -m d2lpar diagnose" in run("-m", "d2lpar", "diagnose", "--help")
+    ended = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "-m", "d2lpar", "train",
+                "--strategy", "ddp", "--checkpoints", "runs", "--epochs", "1", "--num-train", "128", "--num-test", "64")
+    assert "accuracy" in ended and list((tmp_path / "runs").glob("step-*.pt")), ended
+    assert run("-c", "import d2lpar as dp; dp.train(2, 64, 0.1, 1, num_train=128)").startswith("Fashion-MNIST, 128 training")
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -147,7 +147,8 @@ def recipe(root: Path, target: str) -> list[str]:
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
     said = subprocess.run(["make", "-n", "-o", ".venv/installed", target], cwd=root, env=own, capture_output=True, text=True,
                           check=True).stdout
-    return [line.replace(".venv/bin/python", sys.executable).replace(".venv/bin/jupyter", f"{sys.executable} -m jupyter")
+    python = shlex.quote(sys.executable)
+    return [line.replace(".venv/bin/python", python).replace(".venv/bin/jupyter", f"{python} -m jupyter")
             for line in said.splitlines()]
 
 

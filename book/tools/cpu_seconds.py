@@ -70,7 +70,7 @@ class CpuSeconds:
 
 
 def table(of_tests: dict[str, float], fixed: float) -> list[str]:
-    """The lines that are printed: a summary, the notebooks with their dearest cells, and the test files.
+    """The lines that are printed: a summary, then the notebooks, cells, test files and tests that cost most.
 
     Args:
         of_tests: CPU seconds by the name of a test, as pytest gives it.
@@ -82,9 +82,10 @@ def table(of_tests: dict[str, float], fixed: float) -> list[str]:
     notebooks = {name: seconds for name, seconds in files.items() if name.endswith(".ipynb")}
     tests = {name: seconds for name, seconds in files.items() if name not in notebooks}
     cells = {name: seconds for name, seconds in of_tests.items() if name.partition("::")[0] in notebooks}
+    single = {name: seconds for name, seconds in of_tests.items() if name not in cells}
     lines = ["", f"CPU seconds: {fixed + sum(files.values()):,.0f} in all; notebooks {sum(notebooks.values()):,.0f}, "
              f"tests {sum(tests.values()):,.0f}, fixed cost {fixed:,.0f}"]
-    for title, rows in (("notebook", notebooks), ("cell", cells), ("test file", tests)):
+    for title, rows in (("notebook", notebooks), ("cell", cells), ("test file", tests), ("test", single)):
         lines += ["", f"{'seconds':>8}  {title}"]
         dearest = sorted(rows.items(), key=lambda row: -row[1])[:SHOWN]
         lines += [f"{seconds:8.1f}  {name}" for name, seconds in dearest]

@@ -96,7 +96,8 @@ def main() -> None:
     try:
         kept = bring_up_to_date(ROOT / "notebooks", ROOT / "lab")
     except OSError as problem:
-        sys.exit(f"The chapters cannot be copied: {problem.filename}: {problem.strerror}.")
+        sys.exit(f"{problem.filename}: {problem.strerror}. The copies of the chapters go into lab/, and what "
+                 "JupyterLab trusts into your home folder: both must be writable.")
     for line in kept:
         print(line)
 

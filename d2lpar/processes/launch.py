@@ -69,7 +69,7 @@ class RankGroup:
     the group, and the next call finds all that is new.
 
     On Linux without GPUs a program's first group loads PyTorch into a process that stays as long as the program: the
-    fork server of `multiprocessing`, with 300 MB. Ranks are its forks, in the folder that is current then, but with the
+    fork server of `multiprocessing`, with 460 MB. Ranks are its forks, in the folder that is current then, but with the
     first start's umask, limits and cores, and with one seed for the hashes of strings, other than under `torchrun`.
     Elsewhere, and where `os.environ` has changed since, which libraries read as they load, ranks are fresh Pythons:
     that takes seconds.
@@ -291,8 +291,8 @@ def _start_method() -> str:
         return "spawn"
     here = os.getpid(), {name: value for name, value in os.environ.items() if name not in _OF_NO_MATTER}
     if not _first:
-        dynamo = ["torch._dynamo"] * ("torch._dynamo" in sys.modules)  # large, and needed by every optimizer
-        forkserver.set_forkserver_preload(["torch.distributed", "cloudpickle", *dynamo])
+        # every optimizer needs torch._dynamo, which takes longer to load than a rank takes to start
+        forkserver.set_forkserver_preload(["torch.distributed", "cloudpickle", "torch._dynamo"])
         _first.append(here)
     if _first != [here]:  # in a copy of the program, made by os.fork, the server is not its child
         return "spawn"
