@@ -199,6 +199,7 @@ def test_a_run_that_ends_early_stores_nothing_and_leaves_an_old_file_as_it_was(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_quick_run_measures_every_group():
     ended = command("bench", "--quick", "--json")
     assert ended.returncode == 0, ended.stderr

@@ -102,7 +102,7 @@ def test_the_network_that_branches_is_that_of_the_study_with_the_last_step_dropp
 
 
 def test_the_mean_square_is_that_of_the_norms_of_so_many_images(monkeypatch):
-    train_iter, _ = load_data_fashion_mnist(8, 200, 20, 0)
+    train_iter, _ = load_data_fashion_mnist(8, 140, 20, 0)
     lengths = iter([3.0, 4.0] * len(SIZES))
     monkeypatch.setattr(branches, "stepped", lambda net, X, y, lr: (sizes.append((len(X), lr)), next(lengths)))
     sizes, net = [], torch.nn.Linear(1, 1)

@@ -333,7 +333,7 @@ def test_without_scripts_the_stepper_is_a_picture_with_words_and_no_answer_is_hi
     context.close()
 
 
-PREDICTIONS = ["07_rings_true_and_false", "08_two_prices", CURVES]
+PREDICTIONS = ["07_rings_true_and_false", *(pytest.param(name, marks=pytest.mark.weekly) for name in ("08_two_prices", CURVES))]
 
 
 @pytest.mark.parametrize("chapter", PREDICTIONS)

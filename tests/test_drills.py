@@ -61,7 +61,7 @@ def assert_ended_as(done: Drill, undisturbed: Drill, folder: Path) -> None:
     assert_metrics_are_whole(folder)
 
 
-@pytest.mark.parametrize("strategy, kills", [("own", 1), ("ddp", 2)])
+@pytest.mark.parametrize("strategy, kills", [("own", 1), pytest.param("ddp", 2, marks=pytest.mark.weekly)])
 def test_ranks_that_are_killed_at_any_step_leave_no_trace(undisturbed: Callable, tmp_path: Path, strategy: str, kills: int) -> None:
     drawn = sorted(Kill(random.randrange(1, 45), random.randrange(2)) for _ in range(kills))
     done = drill(tmp_path, *QUICK, f"--strategy={strategy}", kills=drawn)
@@ -90,6 +90,7 @@ main()
 """
 
 
+@pytest.mark.weekly
 def test_nor_one_that_is_killed_while_it_saves(undisturbed: Callable, tmp_path: Path) -> None:
     (program := tmp_path / "killed.py").write_text(KILLED_WHILE_SAVING)
     done = drill(tmp_path / "run", *QUICK, program=[str(program)])
@@ -99,6 +100,7 @@ def test_nor_one_that_is_killed_while_it_saves(undisturbed: Callable, tmp_path: 
     assert len(list((tmp_path / "run").glob("*.pt"))) == 2 and not (tmp_path / "run" / "unfinished").exists()
 
 
+@pytest.mark.weekly
 def test_a_rank_that_stands_still_is_given_up(undisturbed: Callable, tmp_path: Path) -> None:
     done = drill(tmp_path, *QUICK, "--timeout=8", kills=[Kill(12, 1, signal.SIGSTOP)])
     assert "rank 0 has lost another one: " in done.log and "Timed out" in done.log
@@ -112,6 +114,7 @@ def until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.005)
 
 
+@pytest.mark.weekly
 def test_an_agent_that_is_told_to_end_lets_all_ranks_save_and_the_same_command_goes_on(undisturbed: Callable, tmp_path: Path) -> None:
     running = agent(tmp_path, *QUICK)
     until(lambda: updates(tmp_path) >= 18, "no update 18")
@@ -131,6 +134,7 @@ def checkpoint_name(before: str, after: str) -> str:
     return re.findall(r"goes on from (step-\S+\.pt)", after.removeprefix(before))[0]
 
 
+@pytest.mark.weekly
 def test_if_one_rank_is_told_to_end_all_save_end_with_their_own_status_and_go_on(undisturbed: Callable, tmp_path: Path) -> None:
     done = drill(tmp_path, *QUICK, kills=[Kill(18, 1, signal.SIGTERM)])
     made, = re.findall(r"^told to stop: (\d+) of 48 updates are made, and kept$", done.log, re.M)
@@ -139,6 +143,7 @@ def test_if_one_rank_is_told_to_end_all_save_end_with_their_own_status_and_go_on
     assert_ended_as(done, undisturbed("ddp"), tmp_path)
 
 
+@pytest.mark.weekly
 def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp_path: Path) -> None:
     running = agent(tmp_path, *QUICK)
     until(lambda: updates(tmp_path) >= 18, "no update 18")
@@ -153,6 +158,7 @@ def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp
     assert done.state["step"] == 48 and len(done.state["random"]) == 3
 
 
+@pytest.mark.weekly
 def test_ranks_whose_agent_is_killed_while_they_import_end_after_one_update(tmp_path: Path) -> None:
     (program := tmp_path / "slow.py").write_text(f"""
 import builtins, sys, time
@@ -177,6 +183,7 @@ main()
     assert newest_checkpoint(tmp_path)[1]["step"] == updates(tmp_path) == 1
 
 
+@pytest.mark.weekly
 def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed: Callable, tmp_path: Path) -> None:
     meet = ["--nnodes=2", "--rdzv-id=drill", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--local-addr=127.0.0.1"]
     options = [*QUICK, "--timeout=20", f"--checkpoints={tmp_path / 'run'}", f"--metrics={tmp_path / 'metrics'}"]
@@ -230,6 +237,7 @@ def assert_report_leads_with_rank_1(done: Drill, *words: str) -> None:
     assert all(w in report for w in words) and "rank 0 has lost another one: " in done.log, done.log
 
 
+@pytest.mark.weekly
 def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback(tmp_path: Path) -> None:
     (program := tmp_path / "raises.py").write_text(RAISES)
     done = drill(tmp_path / "run", *QUICK, restarts=0, program=[str(program)])

@@ -77,6 +77,7 @@ def test_without_a_gpu_it_says_so_in_a_line_and_what_it_would_do(root):
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_it_runs_the_tests_for_gpus_and_what_ends_their_process_is_one_failure(root, tmp_path, monkeypatch):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_three.py").write_text("""

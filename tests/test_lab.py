@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nbformat
 import pytest
@@ -87,7 +87,7 @@ def name(lab: Lab, request: pytest.FixtureRequest) -> Iterator[str]:
     lab.page.evaluate(SHUT)
 
 
-def in_lab(*names: str) -> pytest.MarkDecorator:
+def in_lab(*names: Any) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("name", names, indirect=True)
 
 
@@ -117,7 +117,7 @@ def is_changed(page: Page) -> bool:
     return page.locator(".lm-TabBar-tab.jp-mod-dirty").count() > 0
 
 
-@in_lab(*NAMES)
+@in_lab(*(name if name in (SHORT, BARS, CURVES) else pytest.param(name, marks=pytest.mark.weekly) for name in NAMES))
 def test_a_chapter_shows_all_as_the_site_does_before_it_is_run_and_opening_does_not_change_it(lab: Lab, name: str) -> None:
     look_at_all(lab, name)
     assert lab.page.locator("[title='Cross Reference Not Found']").count() == 0

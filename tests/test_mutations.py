@@ -43,6 +43,7 @@ def mistake(function: str, old: str, new: str) -> str:
     return f'[[mutation]]\nfunction = "{function}"\nold = "{old}"\nnew = "{new}"\ntest = "test_twice.py"\nwhy = "{new}"\n'
 
 
+@pytest.mark.weekly
 def test_a_mistake_that_no_test_notices_survives_and_one_that_cannot_be_imported_is_not_killed(
         book: Path, capsys: pytest.CaptureFixture) -> None:
     (book / "tests" / "mutations.toml").write_text(

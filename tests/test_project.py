@@ -141,11 +141,17 @@ def test_a_folder_in_which_jupyter_book_cannot_build_is_named_in_one_line(root: 
 
 
 @pytest.mark.slow
-def test_without_a_browser_the_last_line_says_how_many_tests_were_not_run(root: Path, tmp_path: Path) -> None:
-    one = "tests/test_browser.py::test_without_scripts_the_explorer_is_a_picture_with_words"
-    run = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-n", "0", "-p", "no:cacheprovider", one], cwd=root,
-                         env={**os.environ, "PATH": str(tmp_path)}, capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0 and run.stdout.endswith("\n1 browser test NOT run: no Chromium\n"), run.stdout + run.stderr
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_without_a_browser_the_last_line_says_how_many_tests_were_not_run(processes: str, root: Path, tmp_path: Path) -> None:
+    for name in ("conftest.py", "pyproject.toml", "tests/conftest.py", "tests/helpers/ports.py", "tests/nbval_sanitize.cfg",
+                 "book/tools/revisions.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(root / name, tmp_path / name)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "tests" / "test_two.py").write_text("def test_one(browser):\n    pass\n\ndef test_two(browser):\n    pass\n")
+    run = subprocess.run([sys.executable, "-m", "pytest", "-n", processes, "-p", "no:cacheprovider", "tests"], cwd=tmp_path,
+                         env={**os.environ, "PATH": str(tmp_path / "empty")}, capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0 and run.stdout.endswith("\n2 browser tests NOT run: no Chromium\n"), run.stdout + run.stderr
 
 
 @pytest.mark.slow

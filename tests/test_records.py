@@ -37,7 +37,7 @@ def runs_in(path):
     return [record["run"] for record in read_records(path)[1]]
 
 
-pytestmark = pytest.mark.slow  # runs are processes
+pytestmark = [pytest.mark.slow, pytest.mark.weekly]  # runs are processes
 
 
 @pytest.fixture

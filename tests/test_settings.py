@@ -146,13 +146,14 @@ def test_idle():
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_the_table_of_cpu_seconds_charges_a_test_for_its_own_process_and_for_its_children(
         home: Path, book: Path, processes: str) -> None:
     (book / "tests" / "test_busy.py").write_text(BUSY)
     (book / "tests" / "test_idle.py").write_text("import time\n\ndef test_one():\n    time.sleep(0.5)\n")
     said = nbval(book, environment(home), "-n", processes, "--cpu", "tests", "notebooks")
-    seconds = {name: float(spent) for spent, name in re.findall(r"^ +([\d.]+)  (\S+)$", said, re.M)}
+    seconds = {name: float(spent) for spent, name in re.findall(r"^ +([\d.]+)  (.+)$", said, re.M)}
     assert 1.0 <= seconds["tests/test_busy.py"] < 2.5 and seconds["tests/test_idle.py"] < 0.3, said
     assert seconds["notebooks/01_one.ipynb"] > 0.2 and "notebooks/01_one.ipynb::Cell 0" in seconds, "the kernel's start"
     total, *parts = map(float, re.findall(r"\d+", re.search("CPU seconds: .*", said)[0]))
