@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import importlib
 import ctypes
 import gc
 import io
@@ -324,6 +325,20 @@ def test_a_time_out_says_who_stood_where_and_ends_also_those_that_will_not(tmp_p
     assert message.startswith(f"after {WAIT_S} s, rank 1, rank 2 of 3 ranks had not finished\n\n"
                               "rank 0: fn had returned\n\nrank 1: ")
     assert "in sleep_on\n" in message.partition("rank 2: ")[2]
+
+
+def test_a_time_out_shows_the_line_of_code_also_in_a_folder_whose_name_is_not_ascii(tmp_path, monkeypatch):
+    folder = tmp_path / "Bücher, 书"
+    folder.mkdir()
+    (folder / "waits_here.py").write_text("import time\n\ndef wait(rank):\n    time.sleep(1000)  # here\n")
+    monkeypatch.syspath_prepend(folder)
+    wait = importlib.import_module("waits_here").wait
+    monkeypatch.setattr(launch, "_GRACE_S", 0.5)
+    with RankGroup(1) as group:
+        group.run(lambda rank: None)  # the start is not what is waited for
+        with pytest.raises(TimeoutError) as error:
+            group.run(wait, timeout_s=0.5)
+    assert f'File "{folder / "waits_here.py"}", line 4 in wait\n    time.sleep(1000)  # here' in str(error.value)
 
 
 def test_ctrl_c_ends_the_ranks_and_reaches_the_caller(tmp_path, monkeypatch, ctrl_c_is_obeyed):

@@ -43,6 +43,7 @@ _GRACE_S = 1.0  # between asking a process to end and killing it
 # What Gloo says on a rank that has lost another. Where fn itself leaves the group on its way out of an error, as by
 # `finally: dist.destroy_process_group()`, such a rank may raise before the one that is to blame: nothing else tells.
 _PEER_LOST = re.compile(r"[Cc]onnection (?:closed|reset) by peer|Broken pipe|remote process exited")
+_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8}")  # how faulthandler writes letters beyond ASCII
 _HERE = Path(__file__).parent
 _starting = threading.Lock()
 # set by pytest for each test, by our figures, and by PyTorch as it loads what optimizers need
@@ -251,7 +252,8 @@ class _Rank:
         if not self.file("stack").exists():
             return "it was starting still"
         lines = []
-        for line in self.text("stack").partition(f'\n  File "{_HERE / "rank.py"}"')[0].splitlines():
+        stack = _ESCAPED.sub(lambda found: chr(int(found[0][2:], 16)), self.text("stack"))
+        for line in stack.partition(f'\n  File "{_HERE / "rank.py"}"')[0].splitlines():
             place = re.match(r'  File "(.*)", line (\d+) in ', line)
             source = linecache.getline(place[1], int(place[2])).strip() if place else ""
             lines += [line, *[f"    {source}"] * bool(source)]
