@@ -2,9 +2,9 @@
 
 import atexit
 import contextlib
-import importlib
 import ctypes
 import gc
+import importlib
 import io
 import itertools
 import linecache
