@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
-# the user's settings of matplotlib, IPython and the book, and proxies: nothing here asks another machine
-UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "D2LPAR_FULL", "D2LPAR_DATA",
+# the user's settings of matplotlib, IPython, pytest and the book, and proxies: nothing here asks another machine
+UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTEST_ADDOPTS", "D2LPAR_FULL", "D2LPAR_DATA",
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site weights", "lab": "lab", "processes": "processes",
