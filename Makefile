@@ -9,8 +9,8 @@ VERSION_TEST = import sys; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
 
 VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
-  (3, 11) <= v <= (3, 14) or sys.exit("In .venv is Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
-  int(pip.__version__.split(".")[0]) >= 22 or sys.exit("In .venv is pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
+  (3, 11) <= v <= (3, 14) or sys.exit(".venv contains Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
+  int(pip.__version__.split(".")[0]) >= 22 or sys.exit(".venv contains pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
 
 # The user's settings of matplotlib, IPython, Python and pip stay outside, as in conftest.py.
 export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
@@ -25,7 +25,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo 'Options of the first call: TORCH=cpu takes the small build of PyTorch, PYTHON=python3.12 a Python, PIP_EXTRA="..." adds options for pip.'
+	@echo 'Options of the first command: TORCH=cpu installs the small build of PyTorch, PYTHON=python3.12 chooses the Python, PIP_EXTRA="..." adds options for pip.'
 
 book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
@@ -66,15 +66,15 @@ usable:
 	  { echo "This folder was moved or copied, or its Python was upgraded, after .venv was made. Delete .venv, then run the same command again."; exit 1; }
 
 .venv/installed: requirements.txt pyproject.toml | usable
-	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "There is no $(PYTHON) that runs here. Install Python 3.11 to 3.14, or name one: make book PYTHON=python3.12"; exit 1; }
+	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "Cannot run $(PYTHON). Install Python 3.11 to 3.14, or name one: make book PYTHON=python3.12"; exit 1; }
 	@"$(PYTHON)" -c '$(VERSION_TEST)'
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
-	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "In .venv is no Python that runs here, or it has no pip. Delete .venv, then run the same command again."; exit 1; }
+	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "The Python in .venv does not run, or has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 ifeq ($(TORCH),cpu)
-	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "uv could not install requirements.txt (see above). Is there a network? uv takes proxies and mirrors from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE, not from pip's settings. Then run the same command again, or without TORCH=cpu, which takes 6.6 GB."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "Could not install requirements.txt (see above). Check your network connection. pip takes a proxy and a mirror from its own settings, and uv, which pip installs, takes them from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE. Then run the same command again. Without TORCH=cpu, pip does everything, and the installation takes 6.6 GB."; exit 1; }
 else
-	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Is there a network, room for 6.6 GB, and a PyTorch for this system? Then run the same command again."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Check your network connection, that 6.6 GB are free, and that PyTorch exists for this system. Then run the same command again."; exit 1; }
 endif
 	@pwd -P > $@

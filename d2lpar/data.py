@@ -76,8 +76,8 @@ class Batches:
     def __init__(self, images: Tensor, labels: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
         check_counts(batch_size=batch_size)
         if images.dtype is not torch.uint8 or not len(images) == len(labels) > 0:  # dividing by 255 is for bytes
-            raise ValueError("Batches need images of uint8 and as many labels, "
-                             f"got {len(images)} of {images.dtype} and {len(labels)}")
+            raise ValueError("Batches need uint8 images and one label per image, "
+                             f"got {len(images)} images of {images.dtype} and {len(labels)} labels")
         self.images, self.labels, self.batch_size = images, labels, batch_size
         self._generator = None if shuffle_seed is None else torch.Generator().manual_seed(shuffle_seed)
 
@@ -153,14 +153,16 @@ def book_sizes() -> tuple[int, int]:
 def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """The first images and labels of both sets as uint8, shapes (n, 1, 28, 28) and (n,)."""
     is_full = book_sizes() == (OFFICIAL_TRAIN, OFFICIAL_TEST)
-    for name, count, in_book, most in (("num_train", num_train, NUM_TRAIN, OFFICIAL_TRAIN),
-                                       ("num_test", num_test, NUM_TEST, OFFICIAL_TEST)):
-        check_counts(**{name: count})  # a slice would end before the last -count images
+    for kind, count, in_book, most in (("train", num_train, NUM_TRAIN, OFFICIAL_TRAIN),
+                                       ("test", num_test, NUM_TEST, OFFICIAL_TEST)):
+        check_counts(**{f"num_{kind}": count})  # a slice would end before the last -count images
+        images = "training images" if kind == "train" else "test images"
         if count > most:
-            raise ValueError(f"{name} is {count:,}, but Fashion-MNIST has only {most:,} such images")
+            raise ValueError(f"num_{kind} is {count:,}, but Fashion-MNIST has only {most:,} {images}")
         if count > in_book and not is_full:
-            raise ValueError(f"{name} is {count:,}, but the book comes with {in_book:,} such images. The environment "
-                             f"variable D2LPAR_FULL=1 gives all {most:,}: a download of 30 MB, once")
+            raise ValueError(f"num_{kind} is {count:,}, but the book comes with {in_book:,} {images}. To use all "
+                             f"{most:,}, set the environment variable D2LPAR_FULL=1 (in a notebook, run "
+                             "%env D2LPAR_FULL=1); that downloads 30 MB, once")
     if num_train <= NUM_TRAIN and num_test <= NUM_TEST:
         with np.load(BOOK_IMAGES) as arrays:
             sets = {train: [arrays[file.in_book] for file in FILES[train]] for train in (True, False)}
@@ -198,14 +200,15 @@ def read_file(folder: Path, file: File) -> np.ndarray:
     """
     path = _find(folder, file)
     if path is None:
-        raise DataError(f"{folder / file.name} is missing")
+        raise DataError(f"{folder / file.name} is missing, and so is {file.name}.gz")
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as problem:
-        raise DataError(f"{path} cannot be read: {problem}") from problem
+        raise DataError(f"{path} cannot be read: {problem}. Replace it, or set D2LPAR_DATA to another "
+                        "folder") from problem
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise DataError(f"{path} is not the official file: {len(content):,} bytes unpacked, and the wrong SHA-256. "
-                        "Delete it, or name another folder in D2LPAR_DATA")
+                        "Replace it, or set D2LPAR_DATA to another folder")
     items = np.frombuffer(bytearray(content), np.uint8, offset=file.header_bytes)
     return items.reshape(-1, 28, 28) if "images" in file.name else items
 
@@ -225,13 +228,13 @@ def _cache() -> Path:
     try:
         return (cache if cache.is_absolute() else Path.home() / ".cache") / "d2lpar"
     except RuntimeError:
-        raise DataError("This user has no home folder for a download. Name the folder that holds the four files of "
-                        "Fashion-MNIST in the environment variable D2LPAR_DATA") from None
+        raise DataError("This user has no home folder for a download. Set D2LPAR_DATA to a folder that holds the four "
+                        "files of Fashion-MNIST") from None
 
 
 def _download(raw: Path) -> Path:
     """Download the four files through torchvision, which checks their MD5 sums, into `raw`: all of them or none."""
-    advice = "Or put the four files into a folder, and name it in the environment variable D2LPAR_DATA"
+    advice = "Or put the four files into a folder, and set D2LPAR_DATA to it"
     try:
         from torchvision.datasets import FashionMNIST
     except ImportError:

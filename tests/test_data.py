@@ -184,15 +184,15 @@ def test_provenance_says_which_images_and_changes_with_any_of_them():
 def test_more_images_than_the_book_has_are_refused_with_the_way_to_get_them(capsys):
     for name, in_book, most in (("num_train", "3,584", "60,000"), ("num_test", "2,048", "10,000")):
         one_more = int(in_book.replace(",", "")) + 1
-        with pytest.raises(ValueError, match=f"{name} is {one_more:,}, but the book comes with {in_book} such images.*D2LPAR_FULL=1 gives all {most}"):
+        with pytest.raises(ValueError, match=f"{name} is {one_more:,}, but the book comes with {in_book} (training|test) images. To use all {most}, .*D2LPAR_FULL=1"):
             load_data_fashion_mnist(4, **{name: one_more})
     assert capsys.readouterr().out == ""
 
 
 def test_more_images_than_fashion_mnist_has_are_refused(capsys):
-    with pytest.raises(ValueError, match="num_train is 60,001, but Fashion-MNIST has only 60,000 such images"):
+    with pytest.raises(ValueError, match="num_train is 60,001, but Fashion-MNIST has only 60,000 training images"):
         load_data_fashion_mnist(4, num_train=60_001)
-    with pytest.raises(ValueError, match="num_test is 10,001, but Fashion-MNIST has only 10,000 such images"):
+    with pytest.raises(ValueError, match="num_test is 10,001, but Fashion-MNIST has only 10,000 test images"):
         load_data_fashion_mnist(4, num_test=10_001)
     assert capsys.readouterr().out == ""
 
@@ -280,7 +280,7 @@ def test_wrong_bytes_are_named_and_never_used(official, tmp_path, name, pack):
         with pytest.raises(DataError) as error:
             load_data_fashion_mnist(4)
         assert str(error.value).startswith(f"{path} is not the official file: {len(wrong):,} bytes unpacked"), what
-        assert "Delete it, or name another folder in D2LPAR_DATA" in str(error.value)
+        assert "Replace it, or set D2LPAR_DATA to another folder" in str(error.value)
 
 
 def test_a_packed_file_that_cannot_be_unpacked_is_named(official, tmp_path):
@@ -305,7 +305,7 @@ def test_the_tool_writes_the_front_of_the_four_files_and_nothing_from_wrong_ones
     with pytest.raises(DataError, match=f"{TEST_LABELS}.gz is not the official file"):
         write_images.write(files, tmp_path / "wrong.npz")
     (files / f"{TEST_LABELS}.gz").unlink()
-    with pytest.raises(DataError, match=f"{TEST_LABELS} is missing"):
+    with pytest.raises(DataError, match=f"{TEST_LABELS} is missing, and so is {TEST_LABELS}.gz"):
         write_images.write(files, tmp_path / "wrong.npz")
     assert not (tmp_path / "wrong.npz").exists()
 

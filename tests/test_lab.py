@@ -173,7 +173,7 @@ def test_a_chapter_runs_stops_where_a_reader_breaks_it_runs_again_when_it_is_men
         newer.cells[0].source += "\n\nA second edition."
         nbformat.write(newer, lab.book / f"{chapter}.ipynb")
     [line] = bring_up_to_date(lab.book, lab.copies)
-    assert f"lab/{name}.ipynb is as you have left it" in line
+    assert f"lab/{name}.ipynb has your changes, so it was kept" in line
     assert "A second edition." in (lab.copies / f"{NAMES[0]}.ipynb").read_text("utf8")
 
 

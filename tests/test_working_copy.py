@@ -119,7 +119,7 @@ def test_the_appendix_is_copied_too_and_obeys_the_same_rules(book: Path, lab: Pa
     for name in ("a", "b"):
         store(book / "appendix" / f"{name}.ipynb", "the second edition")
     [line] = bring_up_to_date(book, lab)
-    assert "lab/appendix/a.ipynb is as you have left it" in line
+    assert "lab/appendix/a.ipynb has your changes, so it was kept" in line
     assert [source(lab / "appendix" / f"{name}.ipynb") for name in ("a", "b")] == ["mine", "the second edition"]
 
 

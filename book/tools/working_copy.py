@@ -44,8 +44,8 @@ def bring_up_to_date(book: Path, copies: Path) -> list[str]:
                 write(copy, content)
             copied[name] = newest
         elif copied.get(name) != newest:
-            kept.append(f"{copies.name}/{name} is as you have left it, and the book has a newer one. "
-                        "To get that too, rename yours and run the same command again.")
+            kept.append(f"{copies.name}/{name} has your changes, so it was kept. The book has a "
+                        "newer version: to get it, rename your copy and run the same command again.")
     write(copies / MANIFEST, json.dumps(copied, indent=1).encode())
     return kept
 
@@ -96,8 +96,8 @@ def main() -> None:
     try:
         kept = bring_up_to_date(ROOT / "notebooks", ROOT / "lab")
     except OSError as problem:
-        sys.exit(f"{problem.filename}: {problem.strerror}. The copies of the chapters go into lab/, and what "
-                 "JupyterLab trusts into your home folder: both must be writable.")
+        sys.exit(f"{problem.filename}: {problem.strerror}. Chapters are copied to lab/, and JupyterLab's "
+                 "trust records are stored in your home folder: both must be writable.")
     for line in kept:
         print(line)
 
