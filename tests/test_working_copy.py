@@ -75,7 +75,7 @@ def test_a_chapter_of_the_readers_stays_and_a_line_says_when_the_book_has_a_newe
     store(book / NAME, "the second edition")
     for _ in range(2):
         [line] = bring_up_to_date(book, lab)
-        assert f"lab/{NAME}" in line and "rename yours" in line
+        assert f"lab/{NAME}" in line and "rename your copy" in line
         assert chapters(lab) == {NAME: "mine", "02_two.ipynb": "two"}
     (lab / NAME).rename(lab / "mine.ipynb")
     assert bring_up_to_date(book, lab) == []
