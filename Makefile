@@ -21,7 +21,7 @@ unexport PIP_USER PIP_TARGET PIP_PREFIX
 # JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test slow lab edit run diff gpu-report clean
+.PHONY: help book test slow gate lab edit run diff gpu-report clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ test: .venv/installed ## run every notebook again, compare with the stored outpu
 
 slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools
 	@.venv/bin/pytest --nbval -m weekly
+
+gate: .venv/installed ## run diagnose on all scripts of its test set, right and wrong, and print how often it is right
+	@.venv/bin/python book/tools/gate.py
 
 lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
 	@.venv/bin/python book/tools/working_copy.py

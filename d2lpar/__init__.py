@@ -8,7 +8,7 @@ One step: lenet, lenet_params, loss, LeNet, resnet18, initialize; one_worker, di
     evaluate_accuracy_gpus, train_data_parallel
 The sum: Meter, allreduce_tree, allreduce_ring
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
-Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, diagnose
+Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, diagnose, check_feed
 
 `help(dp.allreduce)` says what one of them does. What only the pages use, such as `dp.show`, is in `d2lpar.pages.names`.
 """
@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.base.devices import set_seed as set_seed
     from d2lpar.base.devices import try_devices as try_devices
     from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
+    from d2lpar.diagnosis.compare import diagnose as diagnose
+    from d2lpar.diagnosis.feed import check_feed as check_feed
     from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
     from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
     from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
@@ -48,7 +50,6 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.one_step.yardstick import one_worker as one_worker
     from d2lpar.one_step.yardstick import same_bits as same_bits
     from d2lpar.processes.ddp import OwnDDP as OwnDDP
-    from d2lpar.processes.diagnosis import diagnose as diagnose
     from d2lpar.processes.evaluation import count_right_on_ranks as count_right_on_ranks
     from d2lpar.processes.launch import RankGroup as RankGroup
     from d2lpar.processes.launch import run_ranks as run_ranks
@@ -76,7 +77,8 @@ _NAMES = {  # as in d2lpar.pages.names
     "processes.ranks": "rank_device ring_allreduce",
     "processes.ddp": "OwnDDP",
     "processes.evaluation": "count_right_on_ranks",
-    "processes.diagnosis": "diagnose",
+    "diagnosis.compare": "diagnose",
+    "diagnosis.feed": "check_feed",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _MODULES = {"plot": "pages.plot"}  # named in full by those who look for more

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import runpy
 import sys
 import traceback
+from types import TracebackType
+from typing import NoReturn
 
-ADVICE = ("It runs on the CPU, with a list of pairs X, y for a loader: leave out .cuda(), .to(rank), device_ids and "
-          "sampler.set_epoch, or ask first whether they are there.")
+ADVICE = ("Here `batches` is a list of pairs X, y, and everything runs on the CPU: leave out what only a loader or a "
+          "GPU has, such as sampler.set_epoch.")
+OF_DEVICES = re.compile(r"cuda|nccl|gpu|device|set_epoch|sampler|loader", re.I)
 
 
 def main() -> None:
@@ -17,10 +22,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("train", add_help=False, help="train a network, so that it can be killed and go on")
-    about = "run a training on one worker and on ranks, and say what differs (seconds)"
-    options = commands.add_parser("diagnose", help=about, description=about)
+    about = "run a training on a single device and on ranks, and say what differs (seconds)"
+    options = commands.add_parser("diagnose", help=about, description=about,
+                                  epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
     options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
     options.add_argument("--ranks", type=int, default=2, help="how many (2)")
+    options.add_argument("--allow", action="append", default=[], metavar="NAME",
+                         help="a finding that is intended and counts as a note; may be repeated")
+    options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
@@ -42,7 +51,7 @@ def main() -> None:
         return
     args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "diagnose":
-        _diagnose(args.file, args.ranks)
+        _diagnose(args.file, args.ranks, args.allow, args.json)
         return
     if args.command == "bench":
         from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
@@ -63,39 +72,56 @@ def main() -> None:
         sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
 
 
-def _diagnose(file: str, ranks: int) -> None:
-    """Print the diagnosis of a file's training; exit with 1 if it has a fault, or cannot be run."""
-    from d2lpar.processes.diagnosis import diagnose
+def _cannot(words: str) -> NoReturn:
+    """End with exit code 2, saying why on stderr."""
+    print(words.rstrip(), file=sys.stderr)
+    sys.exit(2)
+
+
+def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
+    """Print the diagnosis of a file's training; exit with 1 if it has a fault, and with 2 if it cannot be run."""
+    from d2lpar.diagnosis import diagnose
 
     if not file.endswith(".py"):
-        sys.exit(f"{file} is no script of Python, whose name ends in .py")
+        _cannot(f"{file} is not a Python script (its name must end in .py)")
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))  # as Python does for a script
     sys.argv[:] = [file]
     try:
         defined = runpy.run_path(file)
     except OSError as problem:
-        sys.exit(str(problem))
+        _cannot(str(problem))
     except SyntaxError as problem:
-        sys.exit("".join(traceback.format_exception_only(problem)))
+        _cannot("".join(traceback.format_exception_only(problem)))
     except SystemExit:
-        sys.exit(f'{file} ends the program itself: what starts a training belongs under if __name__ == "__main__"')
+        _cannot(f'{file} exited while it was being imported: put the code that starts training under '
+                'if __name__ == "__main__":')
     except Exception as problem:
-        problem.add_note(f'{file} was imported: what starts a training belongs under if __name__ == "__main__"')
-        raise
+        lines = traceback.format_exception(type(problem), problem, _of_file(problem, file))
+        _cannot("".join(lines) + f'{file} was being imported: put the code that starts training under '
+                'if __name__ == "__main__":')
     needed = "train", "make_net", "X", "y"
     if missing := [name for name in needed if name not in defined]:
-        sys.exit(f"{file} does not define {', '.join(missing)}. It has to define train(net, batches), make_net(), and "
-                 "a batch, X and y")
+        _cannot(f"{file} does not define {', '.join(missing)}. It has to define train(net, batches), make_net(), and "
+                "examples, X and y")
     train, make_net, X, y = (defined[name] for name in needed)
     try:
-        found = diagnose(train, make_net, X, y, ranks)
+        found = diagnose(train, make_net, X, y, ranks, allow=allow)
     except Exception as problem:
         lines = traceback.format_exception_only(problem)
         if of_file := [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == file]:
-            lines = ["One worker cannot run this training:\n", *traceback.format_list(of_file), *lines, ADVICE]
-        sys.exit("".join(lines))
-    print(found)
+            lines = ["A single device cannot run this training:\n", *traceback.format_list(of_file), *lines]
+            lines += [ADVICE] * bool(OF_DEVICES.search(lines[-1]))
+        _cannot("".join(lines))
+    print(json.dumps(found.as_dict(), indent=1) if as_json else found)
     sys.exit(not found.ok)
+
+
+def _of_file(problem: BaseException, file: str) -> TracebackType | None:
+    """The part of the traceback that begins in the user's file."""
+    trace = problem.__traceback__
+    while trace and trace.tb_frame.f_code.co_filename != file:
+        trace = trace.tb_next
+    return trace
 
 
 if __name__ == "__main__":

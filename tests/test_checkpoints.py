@@ -89,10 +89,22 @@ def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_nan_and_infinity_are_refused_wherever_they_are_and_the_old_ones_stay(folder: Path, bad: float) -> None:
     state = state_of(15) | {"optimizer": [{"exp_avg": torch.tensor([[0.0, bad]], dtype=torch.float64)}]}
-    with pytest.raises(ValueError, match=r"shape \(1, 2\) holds NaN or infinity: the checkpoint before stays"):
+    with pytest.raises(ValueError, match=r"state\['optimizer'\]\[0\]\['exp_avg'\], of shape \(1, 2\), holds (NaN|infinity): nothing was saved"):
         save_checkpoint(folder, 15, state)
+    with pytest.raises(ValueError, match=r"state\['w'\]"):
+        save_checkpoint(folder, 15, state_of(15) | {"w": torch.tensor([1.0, 2.0, bad])})
     assert files(folder) == ["step00000005", "step00000010"]
     assert_newest_is(10, folder)
+
+
+def test_the_mask_of_a_transformer_is_saved_and_one_with_nan_is_not(folder: Path) -> None:
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(4)
+    save_checkpoint(folder, 15, state_of(15) | {"net": {"mask": mask}})
+    _, state = newest_checkpoint(folder)
+    assert state and state["net"]["mask"].equal(mask) and mask.isinf().any()
+    mask[0, 0] = float("nan")
+    with pytest.raises(ValueError, match=r"\['net'\]\['mask'\].* holds NaN.*persistent=False"):
+        save_checkpoint(folder, 20, state_of(20) | {"net": {"mask": mask}})
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")

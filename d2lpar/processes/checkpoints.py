@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import keystr, tree_leaves_with_path
 
 from d2lpar.base.door import taught
 
@@ -28,10 +28,20 @@ def checkpoints(folder: str | Path) -> list[Path]:
 
 
 def check_finite(state: object) -> None:
-    """Raise ValueError if a tensor in `state` holds NaN or infinity, which would take the place of what is right."""
-    for x in tree_leaves(state):
-        if isinstance(x, Tensor) and x.is_floating_point() and not x.isfinite().all():
-            raise ValueError(f"a tensor of shape {tuple(x.shape)} holds NaN or infinity: the checkpoint before stays")
+    """Raise ValueError if a tensor in `state` holds NaN or infinity, which would take the place of what is right.
+
+    A mask of attention in a network's state may hold minus infinity: its finite values are all the same.
+    """
+    for path, x in tree_leaves_with_path(state):
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.isfinite().all():
+            continue
+        name, rest = f"state{keystr(path)}", x[x != -torch.inf]
+        is_mask = bool(rest.isfinite().all() and (rest == rest[:1]).all()) and "optim" not in name.lower()
+        if not is_mask:
+            what = "NaN" if x.isnan().any() else "infinity"
+            raise ValueError(f"{name}, of shape {tuple(x.shape)}, holds {what}: nothing was saved, and the previous "
+                             "checkpoint stays. If it is a buffer that the network computes itself, register it with "
+                             "persistent=False")
 
 
 @contextmanager

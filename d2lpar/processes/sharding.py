@@ -103,6 +103,8 @@ class Gather(Function):
 class Whole(nn.Module):
     """What a layer finds when it asks for a parameter of which a part is here."""
 
+    cut_over_ranks = True  # `diagnose` asks, and refuses such a network
+
     def __init__(self, shape: torch.Size) -> None:
         super().__init__()
         self.shape = shape

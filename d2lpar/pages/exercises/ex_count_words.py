@@ -9,7 +9,7 @@ from d2lpar.pages.ddp_trainings import Tagger, examples, train_ddp
 
 
 def both_losses(rank, words_loss):
-    """One worker's, as it is and as it was."""
+    """On a single device, as it is and as it was."""
     X, y = examples(Tagger)
     scores = Tagger()(X)
     return words_loss(scores, y).item(), F.cross_entropy(scores, y).item()
@@ -19,7 +19,8 @@ def check(words_loss):
     """What is not right yet of the answer, in words, or "Right."."""
     alone, right = run_ranks(both_losses, 1, words_loss)[0]
     if not abs(alone - right) < 1e-5:
-        return f"Not yet: one worker's loss is {alone:.4g}, and was {right:.4g}."
+        return f"Not yet: the loss on a single device is {alone:.4g}, and was {right:.4g}."
     found = diagnose(partial(train_ddp, loss=words_loss), Tagger, *examples(Tagger), 3)
-    said = [name for name in found.faults | found.notes if name != "fewer bits"]  # a count in float32 is good enough
+    # a count in float32 is good enough
+    said = [name for name in found.faults | found.notes if name != "reduced precision"]
     return f"Not yet: on three ranks diagnose says {said[0]}." if said else "Right."

@@ -1,0 +1,33 @@
+"""right: the head's weight is tied to the embedding's before the wrapping, so that DDP knows one parameter that is used twice."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+draw = torch.Generator().manual_seed(3)
+text = torch.randint(12, (72, 7), generator=draw)
+X, y = text[:, :-1], text[:, 1:]
+
+
+class Speaks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.mix, self.head = nn.Embedding(12, 8), nn.Linear(8, 8), nn.Linear(8, 12, bias=False)
+
+    def forward(self, X):
+        return self.head(torch.tanh(self.mix(self.words(X)))).transpose(1, 2)
+
+
+def make_net():
+    return Speaks()
+
+
+def train(net, batches):
+    net.head.weight = net.words.weight
+    net = DDP(net)
+    optimizer = torch.optim.Adam(net.parameters(), 0.01)
+    for X, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(net(X), y).backward()
+        optimizer.step()

@@ -1,0 +1,33 @@
+"""right: micro-batches are added up until the examples of all ranks reach the goal, and are divided once by them, times the number of ranks."""
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+draw = torch.Generator().manual_seed(3)
+X, y = torch.randn(72, 6, generator=draw), torch.randint(4, (72,), generator=draw)
+
+
+def make_net():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 4))
+
+
+def train(net, batches):
+    net = DDP(net)
+    goal = torch.tensor(float(len(batches[0][1])))
+    dist.all_reduce(goal)  # examples for a step, on all ranks together
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    seen = torch.zeros(())
+    for X, y in batches:
+        F.cross_entropy(net(X), y, reduction="sum").backward()
+        count = torch.tensor(float(len(y)))
+        dist.all_reduce(count)
+        seen += count
+        if seen >= goal:
+            for p in net.parameters():
+                p.grad *= dist.get_world_size() / seen
+            optimizer.step()
+            optimizer.zero_grad()
+            seen.zero_()

@@ -1,0 +1,25 @@
+"""right: a step is left out if the averaged gradient is too long, which all ranks and a single device find alike."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+draw = torch.Generator().manual_seed(3)
+X, y = torch.randn(72, 6, generator=draw), torch.randn(72, generator=draw)
+y[25] = 100.0  # in the second minibatch, on rank 1 of two or of three
+
+
+def make_net():
+    return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def train(net, batches):
+    net = DDP(net)
+    optimizer = torch.optim.SGD(net.parameters(), 0.001)
+    for X, y in batches:
+        optimizer.zero_grad()
+        F.mse_loss(net(X)[:, 0], y).backward()
+        length = nn.utils.clip_grad_norm_(net.parameters(), float("inf"))
+        if length < 5:
+            optimizer.step()
