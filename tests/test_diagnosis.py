@@ -84,6 +84,12 @@ def test_a_script_of_each_kind_of_report_gets_its_verdict(name, group_of):
     assert gate.is_as_expected(DAILY[name], verdict), verdict.text
 
 
+@pytest.mark.parametrize("name", ("g22_wrong", "g23_right", "g30_wrong"))
+def test_what_the_second_round_showed_and_was_mended_stays_so(name, group_of):
+    verdict, case = gate.verdict_on(gate.HELD_OUT, name, group_of(2)), gate.cases(gate.HELD_OUT)[name]
+    assert gate.is_as_expected(case, verdict), verdict.text
+
+
 def waits_in_step_2(net, batches):
     """And sums, in all steps."""
     optimizer = momentum_sgd(broadcast(net))

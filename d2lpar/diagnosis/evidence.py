@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from d2lpar.diagnosis.recording import Record, Values
+from d2lpar.diagnosis.recording import Record, Step, Values
 
 TOLERANCE = 1e-9  # relative, in float64
 CLIP_EPS = 1e-6  # what clip_grad_norm_ adds to the norm
@@ -25,7 +25,11 @@ class Evidence:
     def __init__(self, t: int, alone: Record, ranks: Sequence[Record], k: int, labels: Sequence[Sequence[Tensor]],
                  repeatable: bool) -> None:
         self.t, self.k, self._labels = t, k, labels
-        self.one, self.many = one, many = alone.steps[t], [record.steps[t] for record in ranks]
+        one, many = alone.steps[t], [record.steps[t] for record in ranks]
+        self.unused = sorted(one.trainable - {name for name, x in one.gradients.items() if x.any()})
+        # of several optimizers, each takes the gradients of its own parameters: the others may hold anything
+        held = frozenset().union(*(step.held for step in (one, *many)))
+        self.one, *self.many = one, *many = [_of(held, step) for step in (one, *many)]
         self.wrapped, self.no_sync, self.replaced = ranks[0].wrapped, ranks[0].no_sync, many[0].replaced
         self.hooked, self.group_size = ranks[0].hooked, ranks[0].group_size
         self.parameters_averaged = parameters_are_averaged(ranks, t)
@@ -48,7 +52,6 @@ class Evidence:
         # buffers that follow the shards; those of BatchNorm are not used in training
         self.buffers_differ = [name for name in differing((step.buffers for step in (one, *many)), nan_is_equal=True)
                                if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
-        self.unused = sorted(one.trainable - {name for name, x in one.gradients.items() if x.any()})
 
         # as vectors: what the ranks took and what a single device took, before PyTorch clipped it, and what their own
         # backward passes gave
@@ -195,7 +198,7 @@ class Evidence:
 
     @cached_property
     def unsent(self) -> str:
-        """Which of several backward passes each rank kept for itself."""
+        """Which of several backward passes each rank kept for itself, if others were sent."""
         passes = [step.passes for step in self.many]
         number = len(passes[0])
         if number < 2 or not self.unlike or any(len(p) != number or any(set(self.unlike) - own.keys() for own in p)
@@ -207,7 +210,8 @@ class Evidence:
         sent = torch.linalg.lstsq(exchange, change.flatten()[:, None], driver="gelsd").solution[:, 0]
         if (exchange @ sent - change.flatten()).norm() > 1e-6 * own.norm() or (sent - sent.round()).abs().max() > 1e-6:
             return ""
-        return ", ".join(f"pass {i + 1} of {number}" for i in range(number) if sent[i].round() == 0)
+        kept = [f"pass {i + 1} of {number}" for i in range(number) if sent[i].round() == 0]
+        return ", ".join(kept) if len(kept) < number else ""
 
     @cached_property
     def sum_on(self) -> str:
@@ -439,6 +443,15 @@ def has_only_zero_gradients(record: Record) -> bool:
     """Whether there are gradients, and every one of them is exactly zero."""
     gradients = [x for step in record.steps for x in step.gradients.values()]
     return bool(gradients) and not any(x.any() for x in gradients)
+
+
+def _of(held: frozenset[str], step: Step) -> Step:
+    """The step without the gradients of what no optimizer that made it has; all of them, if these are not known."""
+    return step._replace(gradients=_only(held, step.gradients), unclipped=_only(held, step.unclipped)) if held else step
+
+
+def _only(held: frozenset[str], values: Values) -> Values:
+    return {name: x for name, x in values.items() if name in held}
 
 
 def same_steps(ours: Record, theirs: Record) -> bool:

@@ -51,7 +51,7 @@ class Step(NamedTuple):
     replaced: frozenset[str]  # what is not the tensor that it was when the training began
     rates: list[float]  # of the optimizer's groups
     others: list[Tensor]  # parameters of the optimizer that are not the network's, as the step left them
-    is_foreign: bool  # whether the optimizer has none of the network's
+    held: frozenset[str]  # the network's parameters that the optimizer has
     scale: float  # of the GradScaler
     forwards: int  # forward passes since the last step, in training
     examples: list[bytes]  # what went through the network in them, a key for each
@@ -266,7 +266,7 @@ class Recorder:
             trainable=frozenset(name for name, p in now.items() if p.requires_grad),
             replaced=frozenset(name for name, p in now.items() if p is not self.at_first.get(name)),
             rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups], others=[],
-            is_foreign=not any(id(p) in names for group in optimizer.param_groups for p in group["params"]),
+            held=frozenset(names[id(p)] for group in optimizer.param_groups for p in group["params"] if id(p) in names),
             scale=self._scale,
             forwards=self._forwards, examples=list(self._examples), micro_batches=list(self._micro_batches),
             exchanging=self._exchanging,

@@ -111,7 +111,7 @@ RULES = [
     Rule("exchange", "not synchronised", lambda e: e.all_own and not e.replaced,
          "each rank steps with its own shard's gradient; gradients are never averaged", "",
          "Wrap the network in DDP, or write the averages into p.grad{talks}", "step"),
-    Rule("exchange", "not exchanged", lambda e: e.own,
+    Rule("exchange", "not exchanged", lambda e: e.own and not e.unsent,
          "some parameters were left out of the exchange", "{own}",
          "Were they added, replaced or unfrozen after wrapping, or skipped by your own loop? Wrap the network when it "
          "is complete and every parameter to be trained has requires_grad=True; with several wrappers, call each of "
