@@ -27,9 +27,10 @@ class Evidence:
         self.t, self.k, self._labels = t, k, labels
         one, many = alone.steps[t], [record.steps[t] for record in ranks]
         self.unused = sorted(one.trainable - {name for name, x in one.gradients.items() if x.any()})
-        # of several optimizers, each takes the gradients of its own parameters: the others may hold anything
-        held = frozenset().union(*(step.held for step in (one, *many)))
-        self.one, *self.many = one, *many = [_of(held, step) for step in (one, *many)]
+        # a generator's step may leave anything in the discriminator
+        left = frozenset.intersection(*(thrown_away(record.steps, t) for record in (alone, *ranks)))
+        self._is_part = bool(left)
+        self.one, *self.many = one, *many = [_without(left, step) for step in (one, *many)]
         self.wrapped, self.no_sync, self.replaced = ranks[0].wrapped, ranks[0].no_sync, many[0].replaced
         self.hooked, self.group_size = ranks[0].hooked, ranks[0].group_size
         self.parameters_averaged = parameters_are_averaged(ranks, t)
@@ -157,7 +158,8 @@ class Evidence:
     @cached_property
     def all_own(self) -> bool:
         """Whether that is everything that any rank could have exchanged."""
-        return bool(self.own) and len(self.own) == len(self.names)
+        is_beside = self.wrapped and self._is_part and self.many[0].wrapped.isdisjoint(self.own)  # of a wrapper
+        return bool(self.own) and len(self.own) == len(self.names) and not is_beside
 
     @cached_property
     def bypassed(self) -> list[str]:
@@ -445,13 +447,21 @@ def has_only_zero_gradients(record: Record) -> bool:
     return bool(gradients) and not any(x.any() for x in gradients)
 
 
-def _of(held: frozenset[str], step: Step) -> Step:
-    """The step without the gradients of what no optimizer that made it has; all of them, if these are not known."""
-    return step._replace(gradients=_only(held, step.gradients), unclipped=_only(held, step.unclipped)) if held else step
+def thrown_away(steps: Sequence[Step], t: int) -> frozenset[str]:
+    """Of several optimizers: whose gradients step t does not take, nor the next step that could take them."""
+    found = set()
+    for name, x in steps[t].gradients.items():
+        if name not in steps[t].held and any(name in step.held for step in steps):
+            then = next((step.gradients.get(name) for step in steps[t + 1:] if name in step.held), None)
+            if then is None or not torch.equal(then, x):
+                found.add(name)
+    return frozenset(found)
 
 
-def _only(held: frozenset[str], values: Values) -> Values:
-    return {name: x for name, x in values.items() if name in held}
+def _without(names: frozenset[str], step: Step) -> Step:
+    gradients, unclipped = ({name: x for name, x in values.items() if name not in names}
+                            for values in (step.gradients, step.unclipped))
+    return step._replace(gradients=gradients, unclipped=unclipped)
 
 
 def same_steps(ours: Record, theirs: Record) -> bool:
