@@ -332,7 +332,7 @@ def test_nothing_that_was_replaced_for_a_run_is_left_behind(ranks):
 
 
 def test_what_goes_wrong_in_the_first_step_is_raised(ranks):
-    with pytest.raises(ValueError, match="has not made a step"):
+    with pytest.raises(ValueError, match="makes no step"):
         diagnose(lambda net, batches: None, make_net, *examples(make_net), ranks)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
         diagnose(ddp(), lambda: nn.Linear(7, 4), *examples(make_net), ranks)

@@ -41,7 +41,7 @@ def set_epoch(one, epoch):
 
 def test_padding_and_a_dropped_tail_are_notes():
     padded = check_feed(lambda rank, k: loader(rank, k, n=47))
-    assert padded.ok and list(padded.notes) == ["padded"] and "1 examples are repeated on 2 ranks" in padded.notes["padded"]
+    assert padded.ok and list(padded.notes) == ["padded"] and "1 example is repeated on 2 ranks" in padded.notes["padded"]
     dropped = check_feed(lambda rank, k: loader(rank, k, n=47, drop_last=True))
     assert dropped.ok and list(dropped.notes) == ["incomplete last minibatch"]
 
@@ -167,3 +167,11 @@ def test_numbers_that_make_no_sense_are_refused():
         check_feed(loader, ks=(0,))
     with pytest.raises(ValueError, match="at least 1"):
         check_feed(loader, num_epochs=0)
+
+
+def test_what_was_called_in_place_of_the_loop_is_said():
+    def make(rank, world_size):
+        return DistributedSampler(range(24), world_size, rank)
+
+    assert "it was called here" in str(check_feed(make))
+    assert "called" not in str(check_feed(make, set_epoch=lambda sampler, epoch: sampler.set_epoch(epoch)))

@@ -173,7 +173,8 @@ class _Comparison:
             again_alone, alone = run_alone(self.train, self.make_net, batches, equal)
             self._limit_s = min(limit_s, self.timeout_s or 20 + 10 * (time.perf_counter() - begin))
             if not alone.record.steps:
-                raise ValueError("train has not made a step with an optimizer of torch.optim")
+                raise ValueError(f"train makes no step with an optimizer of torch.optim in {len(batches)} minibatches; "
+                                 "if it accumulates gradients over more of them, let it accumulate over fewer here")
             again = again_alone(seed=1)
         except Exception as error:
             if first := self._first_step(batches):

@@ -52,8 +52,9 @@ def check_feed(make_loader: Callable, ks: Sequence[int] = (1, 2, 3), set_epoch: 
     check_counts(num_epochs=num_epochs, **{f"ks_{i}": k for i, k in enumerate(ks)})
     runs = {k: _epochs(make_loader, k, set_epoch or _set_epoch, num_epochs, per_machine) for k in dict.fromkeys(ks)}
     everything = set().union(*(_examples(epoch) for epochs in runs.values() for epoch in epochs))
+    called = ", and whether your loop calls set_epoch: where there is one, it was called here" * (set_epoch is None)
     found = Diagnosis(f"went through the loaders of {', '.join(map(str, runs))} ranks for {num_epochs} epochs, "
-                      f"{len(everything):,} examples", allow, "what is done with the examples")
+                      f"{len(everything):,} examples", allow, f"what is done with the examples{called}")
     for k, epochs in runs.items():
         _check_epochs(k, epochs, everything, found)
     return found
@@ -87,7 +88,7 @@ def _check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagn
         found.add("repeated examples", f"{extra:,} examples appear more than once in an epoch{on}{where}. Do all ranks "
                   "shuffle with the same seed, before they take their part?")
     elif extra:
-        found.add("padded", f"{extra} examples are repeated{on}, so that all ranks have the same number. In an "
+        found.add("padded", f"{_are(extra)} repeated{on}, so that all ranks have the same number. In an "
                   "evaluation they would be counted twice", fault=False)
     missing = [len(everything - _examples(epoch)) for epoch in epochs]
     largest = sum(max(map(len, rank), default=0) for rank in first)
@@ -97,7 +98,7 @@ def _check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagn
                   + f", and {len(never):,} appear in none of the {len(epochs)} epochs" * bool(never)
                   + ". Does each rank take its own part of one and the same order, and is the epoch set?")
     elif missing[0]:
-        found.add("incomplete last minibatch", f"{missing[0]} examples are left out of each epoch{on}, less than a "
+        found.add("incomplete last minibatch", f"{_are(missing[0])} left out of each epoch{on}, less than a "
                   "minibatch", fault=False)
     if len(epochs) > 1:
         same = [r for r in range(k) if epochs[0][r] == epochs[1][r] and epochs[0][r]]
@@ -107,6 +108,10 @@ def _check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagn
         elif same:
             found.add("same order in every epoch", f"rank {same[0]} has the same order in the second epoch{on}. Call "
                       "set_epoch(epoch) of the sampler that shuffles, before each epoch")
+
+
+def _are(n: int) -> str:
+    return "1 example is" if n == 1 else f"{n:,} examples are"
 
 
 def _place(key: Any) -> Any:
