@@ -467,7 +467,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     ("--lr=nan", "--lr and --warmup must be finite"), ("--timeout=inf", "both at most 1000000000, got"), ("--timeout=1e300", "--timeout above 0"),
     ("--seed=-1", "--seed not negative"), ("--seed=10000000000", "got 0.05, 0, 120 and 10000000000"), ("--warmup=-1", "not negative"), ("--lr=much", "argument --lr: invalid float value: 'much'; --help lists all options"),
     ("--speed=9", "unrecognized arguments: --speed=9"), ("--model=vgg", "argument --model: invalid choice: 'vgg'"),
-    ("--num-train=70000", "num_train is 70,000, but Fashion-MNIST has only 60,000 such images"),
+    ("--num-train=70000", "num_train is 70,000, but Fashion-MNIST has only 60,000 training images"),
     ("--num-train=9 --batch-size=8 --strategy=dataparallel", "a minibatch has 1 examples, fewer than the 2 that share it"),
     ("--num-train=9 --batch-size=8 --epochs=2 --warmup=5", "a warm-up of 5 updates is longer than the training, which has 4")])
 def test_what_cannot_be_trained_is_refused_in_words(command: Callable, options: str, words: str) -> None:
