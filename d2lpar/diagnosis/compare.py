@@ -123,7 +123,7 @@ def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: A
     Args:
         X, y: examples, (n, ...) each; they are cut into `num_steps` minibatches, and repeated where micro-batches would
             not come out even.
-        ranks: how many, in new processes on the CPU, also where there are GPUs; or a `RankGroup`.
+        ranks: how many, in new processes on the CPU, even if there are GPUs; or a `RankGroup`.
         timeout_s: for each time that all ranks train; by default 20 seconds, and ten times what a single device takes.
         allow: names of findings that are intended, and count as notes.
 
@@ -199,7 +199,7 @@ class _Comparison:
                 self._limit_s = min(self._limit_s, 5 + 5 * (time.perf_counter() - begin))
             except (RankError, TimeoutError) as error:
                 first = self._first_step(batches)
-                if UNUSED.search(str(error)):  # the cause, also if the first step hangs
+                if UNUSED.search(str(error)):  # the cause, even if the first step hangs
                     _say_failure(error, found, crumbs, k)
                 found.faults |= first.faults if first else {}
                 _say_failure(error, found, crumbs, k)

@@ -158,7 +158,7 @@ class Evidence:
     @cached_property
     def all_own(self) -> bool:
         """Whether that is everything that any rank could have exchanged."""
-        is_beside = self.wrapped and self._is_part and self.many[0].wrapped.isdisjoint(self.own)  # of a wrapper
+        is_beside = self.wrapped and self._is_part and self.many[0].wrapped.isdisjoint(self.own)  # outside DDP
         return bool(self.own) and len(self.own) == len(self.names) and not is_beside
 
     @cached_property
@@ -448,7 +448,7 @@ def has_only_zero_gradients(record: Record) -> bool:
 
 
 def thrown_away(steps: Sequence[Step], t: int) -> frozenset[str]:
-    """Of several optimizers: whose gradients step t does not take, nor the next step that could take them."""
+    """Parameters whose gradients neither step t takes nor the next step of their own optimizer."""
     found = set()
     for name, x in steps[t].gradients.items():
         if name not in steps[t].held and any(name in step.held for step in steps):
@@ -465,7 +465,7 @@ def _without(names: frozenset[str], step: Step) -> Step:
 
 
 def same_steps(ours: Record, theirs: Record) -> bool:
-    """Whether two records agree in all gradients; those of a network that `train` itself makes anew need not."""
+    """Whether all gradients of two records agree; always true if `train` makes a network of its own."""
     if differing([theirs.steps[0].before, ours.steps[0].before]):
         return True
     return len(ours.steps) == len(theirs.steps) and not any(

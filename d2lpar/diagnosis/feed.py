@@ -139,7 +139,7 @@ def _epochs(make_loader: Callable, k: int, set_epoch: Callable, num_epochs: int,
 
 
 def _check_known(epochs: Sequence[Epoch]) -> None:
-    """Raise ValueError if examples cannot be known again, as they are drawn anew in each epoch."""
+    """Raise ValueError if examples cannot be recognised, because they change from epoch to epoch."""
     keys = list(map(_examples, epochs))
     if len(keys) > 1 and keys[0] and not keys[0] & keys[1] and not all(isinstance(key, int) for key in keys[0]):
         raise ValueError("no example of the first epoch comes again in the second: they are changed at random, as by "

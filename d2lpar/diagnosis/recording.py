@@ -90,7 +90,7 @@ class Recorder:
     """Notes each step that an optimizer of `torch.optim` makes between `start` and `stop`.
 
     A step within another one is a part of it. A gradient is noted without the factor of a GradScaler. With `crumbs`,
-    a file holds the line of the script that the process reached last, also if it is killed.
+    a file holds the line of the script that the process reached last, even if it is killed.
     """
 
     def __init__(self, net: nn.Module, crumbs: Path | None = None) -> None:
@@ -131,7 +131,7 @@ class Recorder:
         """Hook PyTorch."""
         self._look_for_parameters()
         self._patched = [mock.patch.object(torch.amp.GradScaler, "scale", self._scaled(torch.amp.GradScaler.scale))]
-        # not public: what clip_grad_norm_ calls, also where a script has imported that by its name
+        # not public: what clip_grad_norm_ calls, even if a script imported that by name
         self._patched += [mock.patch.object(clip_grad, name, self._clipping(getattr(clip_grad, name)))
                           for name in ("_clip_grads_with_norm_",) if hasattr(clip_grad, name)]
         self._patched += [mock.patch.object(dist, name, self._talking(getattr(dist, name)))
@@ -371,7 +371,7 @@ def _keys(X: Any) -> list[bytes]:
 
 
 def _numbers(returned: Any) -> list[float] | None:
-    """A list of numbers, also if each is a tensor; None of anything else."""
+    """A list of the numbers, which may be tensors; None for anything else."""
     try:
         return [float(x) for x in returned] or None
     except (TypeError, ValueError, RuntimeError):

@@ -93,8 +93,8 @@ def _train_as(rank: int, k: int, train: Callable, make_net: Callable, batches: S
               promoted: bool, other_seed: int = 0, other_generators: int = 0, crumbs: Path | None = None) -> Seen:
     """Train as a rank of torchrun would, in float64 and without dropout.
 
-    With another seed the training, not the network, draws other random numbers, also where it sets a seed itself; so do
-    its own generators with the other number.
+    With another seed, the training draws different random numbers, even if it sets a seed itself or has generators
+    of its own; the network starts the same.
     """
     manual_seed, seeds = torch.manual_seed, []
 
@@ -116,7 +116,7 @@ def _train_as(rank: int, k: int, train: Callable, make_net: Callable, batches: S
 
 @contextmanager
 def _generators(more: int) -> Iterator[list[int]]:
-    """The list says which seeds generators of the training's own are given; each gets so much more."""
+    """The list holds the seeds that the training gives to its own generators; `more` is added to each."""
     given: list[int] = []
 
     class Generator(torch.Generator):
@@ -177,7 +177,7 @@ def _as_float64(x: Tensor) -> Tensor:
 
 @contextmanager
 def _without_effect(function: Callable) -> Iterator[None]:
-    """The function does nothing, also where it was imported by its name."""
+    """The function does nothing, even if it was imported by name."""
     inner: Any = inspect.unwrap(function)
     code = inner.__code__
     inner.__code__ = (lambda *args, **kwargs: None).__code__
