@@ -30,6 +30,18 @@ def main() -> None:
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
+    about = "run a data-parallel script as it is, and say what is wrong (seconds)"
+    options = commands.add_parser("watch", help=about, description=about, usage=(
+        "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
+        epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+    options.add_argument("--ranks", type=int, default=2, help="how many, where the script leaves that to torchrun (2)")
+    options.add_argument("--allow", action="append", default=[], metavar="NAME",
+                         help="a finding that is intended and counts as a note; may be repeated")
+    options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
+    options.add_argument("--show", action="store_true", help="show what the script prints")
+    options.add_argument("--to-the-end", action="store_true", help="do not end the run when enough was seen")
+    options.add_argument("script", nargs=argparse.REMAINDER,
+                         help="and its arguments, in which {rank} is the rank; or -m, a module, and its arguments")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
@@ -52,6 +64,9 @@ def main() -> None:
     args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks, args.allow, args.json)
+        return
+    if args.command == "watch":
+        _watch(args)
         return
     if args.command == "bench":
         from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
@@ -113,6 +128,22 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
             lines += [ADVICE] * bool(OF_DEVICES.search(lines[-1]))
         _cannot("".join(lines))
     print(json.dumps(found.as_dict(), indent=1) if as_json else found)
+    sys.exit(not found.ok)
+
+
+def _watch(args: argparse.Namespace) -> None:
+    """Print what is wrong with a script; exit with 1 if anything is, and with 2 if it cannot be run."""
+    from d2lpar.diagnosis.watch import NotRun, watch
+
+    if not args.script:
+        _cannot("which script? python -m d2lpar watch train.py")
+    if args.script[0] != "-m" and not os.path.isfile(args.script[0]):
+        _cannot(f"there is no file {args.script[0]}")
+    try:
+        found = watch(args.script, args.ranks, args.allow, args.show, args.to_the_end)
+    except (NotRun, ValueError) as problem:
+        _cannot(str(problem))
+    print(json.dumps(found.as_dict(), indent=1) if args.json else found)
     sys.exit(not found.ok)
 
 

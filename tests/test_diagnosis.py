@@ -72,7 +72,7 @@ def test_each_mistake_is_found_by_its_name(name, ranks):
 def test_each_rule_is_met_by_a_training():
     met = {name for _, _, names in [*RIGHT.values(), *WRONG.values()] for name in names}
     met |= {name for case in CASES.values() for name in case.get("names", [])}
-    assert [rule.name for rule in RULES if rule.name not in met] == []
+    assert [rule.name for rule in RULES if rule.stage != "watch" and rule.name not in met] == []
 
 
 DAILY = {name: case for name, case in CASES.items() if case.get("daily")}  # one of each kind; make gate runs all

@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from itertools import accumulate
@@ -61,8 +61,10 @@ class Diagnosis:
     Its text, as `print` shows it, says both in sentences. What is named in `allow` is a note.
     """
 
-    def __init__(self, about: str, allow: Iterable[str] = (), unchecked: str = UNCHECKED) -> None:
+    def __init__(self, about: str, allow: Iterable[str] = (), unchecked: str = UNCHECKED,
+                 watched: bool = False) -> None:
         self.about, self.allow, self.unchecked = about, frozenset(allow), unchecked
+        self.watched = watched
         self.faults: dict[str, str] = {}
         self.notes: dict[str, str] = {}
 
@@ -83,8 +85,9 @@ class Diagnosis:
 
     def say(self, rule: Rule, numbers: Any, when: str = "", line: str = "") -> None:
         """Write down what a rule says, with the numbers that it names, and a line of the script."""
-        seen, cure = rule.numbers.format_map(numbers), rule.cure.format_map(numbers)
-        words = f"{when}{rule.seen.format_map(numbers)}{f' ({seen})' if seen else ''}{line}. {cure}"
+        numbered, cure = rule.numbers.format_map(numbers), rule.cure.format_map(numbers)
+        seen = rule.watched if self.watched and rule.watched else rule.seen
+        words = f"{when}{seen.format_map(numbers)}{f' ({numbered})' if numbered else ''}{line}. {cure}"
         self.add(rule.name, words, rule.fault)
 
     def add(self, name: str, words: str, fault: bool = True) -> None:
@@ -395,9 +398,14 @@ def _say_other_steps(alone: Record, ranks: Sequence[Record], found: Diagnosis) -
     return steps
 
 
+def find_rule(stage: str, e: Evidence, of: Container[str] = frozenset(NAMES)) -> Rule | None:
+    """The first rule of a stage that holds, of those with these names."""
+    return next((rule for rule in RULES if rule.stage == stage and rule.name in of and rule.holds(e)), None)
+
+
 def _speak(stage: str, e: Evidence, found: Diagnosis, odd: bool) -> bool:
     """Write down the first rule of a stage that holds, if anything is odd; whether one did."""
-    rule = next((rule for rule in RULES if rule.stage == stage and rule.holds(e)), None) if odd else None
+    rule = find_rule(stage, e) if odd else None
     if rule:
         found.say(rule, e, f"from step {e.t + 1} on, " * (e.t > 0), e.line(rule.line))
     return rule is not None

@@ -7,15 +7,30 @@ follows from the gradients that each rank's own backward passes gave. `Evidence`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from d2lpar.diagnosis.recording import Record, Step, Values
 
-TOLERANCE = 1e-9  # relative, in float64
+
+class Rounding(NamedTuple):
+    """Up to which relative difference two things count as the same."""
+
+    values: float = 1e-9  # of parameters and buffers
+    gradients: float = 1e-9
+    sums: float = 1e-6  # of gradients, or multiples of one
+    factors: float = 1e-4
+
+
+FLOAT64 = Rounding()
+SKETCHES = Rounding(values=1e-6, gradients=1e-4, sums=1e-3, factors=2e-3)  # of tensors in float32
+TOLERANCE = FLOAT64.values
+_rounding = [FLOAT64]
 CLIP_EPS = 1e-6  # what clip_grad_norm_ adds to the norm
 
 
@@ -75,7 +90,7 @@ class Evidence:
         # if parts of the parameters are stepped on different ranks and then sent, a step ends where the next begins
         self.drifted = differing(step.after for step in many)
         then = alone.steps[t + 1].before if t + 1 < len(alone.steps) else alone.end
-        is_sent = bool(self.drifted) and not differing(self._next)
+        self.is_sent = is_sent = bool(self.drifted) and not differing(self._next)
         self.ends_right = self.comparable and not differing([then, *self._next])
         after = self._next[0] if is_sent and self.right else many[0].after
         if is_sent and self.ends_right:
@@ -210,7 +225,8 @@ class Evidence:
         change = torch.stack([self._flat(step.gradients, self.unlike) for step in self.many]) - own.sum(1)
         exchange = (own.mean(0) - own).transpose(0, 1).flatten(1).T  # what exchanging each pass would change
         sent = torch.linalg.lstsq(exchange, change.flatten()[:, None], driver="gelsd").solution[:, 0]
-        if (exchange @ sent - change.flatten()).norm() > 1e-6 * own.norm() or (sent - sent.round()).abs().max() > 1e-6:
+        if (exchange @ sent - change.flatten()).norm() > _rounding[-1].sums * own.norm() or (
+                sent - sent.round()).abs().max() > 10 * _rounding[-1].sums:
             return ""
         kept = [f"pass {i + 1} of {number}" for i in range(number) if sent[i].round() == 0]
         return ", ".join(kept) if len(kept) < number else ""
@@ -275,7 +291,7 @@ class Evidence:
         weights = solve(self._shards, self._taken, self.k)
         if weights is None or self.without_own:
             return None
-        big = (weights.abs() > 1e-6).nonzero().flatten().tolist()
+        big = (weights.abs() > _rounding[-1].sums).nonzero().flatten().tolist()
         return big[0] if len(big) == 1 else None
 
     @cached_property
@@ -368,7 +384,7 @@ class Evidence:
         weights = positive(solve(self._shards, self._taken, self.k))
         if weights is None or near(weights.max().item(), weights.min().item()):
             return ""
-        return ", ".join(f"{w:.2g}" for w in weights.tolist())
+        return "by " + ", ".join(f"{w:.2g}" for w in weights.tolist())
 
     @cached_property
     def _pass_weights(self) -> Tensor | None:
@@ -476,6 +492,16 @@ def same_steps(ours: Record, theirs: Record) -> bool:
 # between tensors
 
 
+@contextmanager
+def rounding(tolerances: Rounding) -> Iterator[None]:
+    """Compare with these tolerances instead of those for float64."""
+    _rounding.append(tolerances)
+    try:
+        yield
+    finally:
+        _rounding.pop()
+
+
 def moved(before: Values, after: Values) -> bool:
     """Whether a parameter is not what it was, by a single bit."""
     return any(name in before and not torch.equal(x, before[name]) for name, x in after.items())
@@ -502,7 +528,8 @@ def far(ours: Tensor | None, theirs: Tensor | None, size: float = 0.0, nan_is_eq
         return True
     off = torch.where(same, 0.0, ours - theirs).norm().item()
     reference = torch.where(theirs.isfinite(), theirs, 0.0).norm().item()
-    return not off <= TOLERANCE * max(reference, 1e-3 * size, 1e-300)
+    tolerance = _rounding[-1].gradients if size else _rounding[-1].values
+    return not off <= tolerance * max(reference, 1e-3 * size, 1e-300)
 
 
 def are_finite(values: Values) -> bool:
@@ -510,10 +537,11 @@ def are_finite(values: Values) -> bool:
     return all(bool(x.isfinite().all()) for x in values.values())
 
 
-def factor(ours: Tensor, theirs: Tensor, tolerance: float = 1e-6) -> float | None:
+def factor(ours: Tensor, theirs: Tensor, tolerance: float | None = None) -> float | None:
     """How many times `theirs` is `ours`; None if it is not that, or nothing."""
     ours, theirs = ours.flatten(), theirs.flatten()
     times = (ours @ theirs / (theirs @ theirs)).item() if theirs.any() else 0.0
+    tolerance = tolerance or _rounding[-1].sums
     return times if times and (ours - times * theirs).norm() <= tolerance * ours.norm() else None
 
 
@@ -522,14 +550,14 @@ def solve(columns: Tensor, whole: Tensor, k: int) -> Tensor | None:
     if len(columns) < 2 * columns.shape[1] or not whole.any() or not columns.isfinite().all():
         return None
     weights = torch.linalg.lstsq(columns, whole[:, None], driver="gelsd").solution[:, 0]
-    return k * weights if (columns @ weights - whole).norm() <= 1e-6 * whole.norm() else None
+    return k * weights if (columns @ weights - whole).norm() <= _rounding[-1].sums * whole.norm() else None
 
 
 def positive(weights: Tensor | None) -> Tensor | None:
     """The weights that are not zero up to rounding, if all of these are positive and there are several."""
     if weights is None:
         return None
-    kept = weights[weights.abs() > 1e-6 * weights.abs().max()]
+    kept = weights[weights.abs() > _rounding[-1].sums * weights.abs().max()]
     return kept if len(kept) > 1 and (kept > 0).all() else None
 
 
@@ -545,7 +573,7 @@ def flat(values: Values, like: Values) -> Tensor:
 
 def near(a: float | None, b: float) -> bool:
     """Whether two factors are the same, up to rounding."""
-    return a is not None and abs(a - b) <= 1e-4 * abs(b)
+    return a is not None and abs(a - b) <= _rounding[-1].factors * abs(b)
 
 
 def some_names(names: Sequence[str], of: int = 0) -> str:

@@ -56,7 +56,7 @@ def check_feed(make_loader: Callable, ks: Sequence[int] = (1, 2, 3), set_epoch: 
     found = Diagnosis(f"went through the loaders of {', '.join(map(str, runs))} ranks for {num_epochs} epochs, "
                       f"{len(everything):,} examples", allow, f"what is done with the examples{called}")
     for k, epochs in runs.items():
-        _check_epochs(k, epochs, everything, found)
+        check_epochs(k, epochs, everything, found)
     return found
 
 
@@ -65,7 +65,7 @@ def _examples(epoch: Epoch) -> set:
     return {key for rank in epoch for batch in rank for key in batch}
 
 
-def _check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagnosis) -> None:
+def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagnosis) -> None:
     """Say what is wrong with the epochs of k ranks; a cause stands before its symptoms."""
     first = epochs[0]
     on = f" on {k} ranks" if k > 1 else " on a single device"

@@ -93,8 +93,8 @@ class Recorder:
     a file holds the line of the script that the process reached last, even if it is killed.
     """
 
-    def __init__(self, net: nn.Module, crumbs: Path | None = None) -> None:
-        self.net, self.crumbs = net, crumbs
+    def __init__(self, net: Any, crumbs: Path | None = None) -> None:
+        self.net, self.crumbs = net, crumbs  # a module, or what has the same named_parameters and the like
         self.at_first = dict(net.named_parameters())
         self.buffers: Values | None = None
         self.begin: Values | None = None  # the parameters
@@ -104,7 +104,7 @@ class Recorder:
         self._kept: list[Tensor] = []  # these, so that no other tensor gets the place of one
         self._optimizers: set[type] = set()
         self.unsent = False
-        self._hooked: list[Tensor] = []
+        self._hooked: dict[int, Tensor] = {}
         self._open: list[Step] = []  # steps that have begun, the outer ones first
         self._last_hooks: list[Any] = []
         self._hooks: list[Any] = []
@@ -127,10 +127,17 @@ class Recorder:
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
 
+    def keep(self, x: Tensor) -> Tensor:
+        """What is noted of a tensor."""
+        return _copy(x)
+
+    def _keep_all(self, tensors: Iterable[tuple[str, Any]]) -> Values:
+        return {name: self.keep(x) for name, x in tensors if x is not None}
+
     def start(self) -> None:
         """Hook PyTorch."""
         self._look_for_parameters()
-        self._patched = [mock.patch.object(torch.amp.GradScaler, "scale", self._scaled(torch.amp.GradScaler.scale))]
+        self._patched += [mock.patch.object(torch.amp.GradScaler, "scale", self._scaled(torch.amp.GradScaler.scale))]
         # not public: what clip_grad_norm_ calls, even if a script imported that by name
         self._patched += [mock.patch.object(clip_grad, name, self._clipping(getattr(clip_grad, name)))
                           for name in ("_clip_grads_with_norm_",) if hasattr(clip_grad, name)]
@@ -138,10 +145,11 @@ class Recorder:
                           for name in COLLECTIVES if hasattr(dist, name)]
         for patch in self._patched:
             patch.start()
-        self._hooks = [self.net.register_forward_pre_hook(self._look_at_forward),
-                       register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
+        self._hooks = [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
                        register_optimizer_step_post_hook(self._look_after),
                        register_module_module_registration_hook(self._look_at_wrapper)]
+        if isinstance(self.net, nn.Module):
+            self._hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
 
     def stop(self) -> None:
         """Leave PyTorch as it was."""
@@ -156,7 +164,7 @@ class Recorder:
 
     def record(self, returned: Any) -> Record:
         """What was seen, and what the training returned."""
-        return Record(self.buffers or {}, self.begin or {}, self.steps, _copies(self.net.named_parameters()),
+        return Record(self.buffers or {}, self.begin or {}, self.steps, self._keep_all(self.net.named_parameters()),
                       bool(self.wrappers), any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
                       min((wrapper.process_group.size() for wrapper in self.wrappers), default=0), self.unsent,
                       _numbers(returned))
@@ -169,16 +177,19 @@ class Recorder:
         if torch._C._functorch.peek_interpreter_stack():  # not public: within torch.func.grad tensors have no numbers
             return
         if self.buffers is None:
-            self.buffers = _copies(self.net.named_buffers())
+            self.buffers = self._keep_all(self.net.named_buffers())
         self._look_for_parameters()
         if self.net.training and torch.is_grad_enabled():
             if self.begin is None:
-                self.begin = _copies(self.net.named_parameters())
-            self._forwards += 1
-            self._note_line("forward")
-            self._examples.extend(_keys(args[0]) if args else ())
-            if args and isinstance(args[0], Tensor) and args[0].dim():
-                self._micro_batches.append(len(args[0]))
+                self.begin = self._keep_all(self.net.named_parameters())
+            self._note_forward(args)
+
+    def _note_forward(self, args: Sequence[Any]) -> None:
+        self._forwards += 1
+        self._note_line("forward")
+        self._examples.extend(_keys(args[0]) if args else ())
+        if args and isinstance(args[0], Tensor) and args[0].dim():
+            self._micro_batches.append(len(args[0]))
 
     def _look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
         if isinstance(module, DistributedDataParallel) and not any(module is other for other in self.wrappers):
@@ -199,8 +210,8 @@ class Recorder:
 
     def _look_for_parameters(self) -> None:
         for p in self.net.parameters():  # again in each forward pass: some may be new, or no longer frozen
-            if p.requires_grad and not any(p is q for q in self._hooked):
-                self._hooked.append(p)
+            if p.requires_grad and id(p) not in self._hooked:
+                self._hooked[id(p)] = p
                 p.register_hook(partial(self._look_at_gradient, p))
 
     def _look_at_gradient(self, p: Tensor, grad: Tensor | None) -> None:
@@ -217,7 +228,7 @@ class Recorder:
                 if earlier != number and own.pop(id(p), None) is not None:
                     self._thrown_away.add(earlier)
         own = self._passes[number]
-        own[id(p)] = own.get(id(p), 0) + _copy(grad) / self._scale
+        own[id(p)] = own.get(id(p), 0) + self.keep(grad) / self._scale
 
     def _scaled(self, scale: Callable) -> Callable:
         def scaled(scaler: Any, outputs: Any) -> Any:
@@ -247,11 +258,14 @@ class Recorder:
     # steps
 
     def _gradients(self) -> Values:
-        return _copies((name, p.grad) for name, p in self.net.named_parameters())
+        return self._keep_all((name, p.grad) for name, p in self.net.named_parameters())
 
-    def _look(self, optimizer: Any) -> Step:
+    def _refuse_shards(self) -> None:
         if any(getattr(m, "cut_over_ranks", False) for m in self.net.modules()):
             raise ValueError(SHARDED)
+
+    def _look(self, optimizer: Any) -> Step:
+        self._refuse_shards()
         self._note_line("step")
         now, gradients = dict(self.net.named_parameters()), self._gradients()
         before, clipped = self._clipped or ({}, {})
@@ -261,7 +275,7 @@ class Recorder:
         inside = {id(one): {names[id(p)] for p in one.parameters() if id(p) in names} for one in self.wrappers}
         passes = [{name: own[id(p)] for name, p in now.items() if id(p) in own} for own in self._passes.values()]
         return Step(
-            before=_copies(now.items()), gradients=gradients, unclipped=before if is_clipped else gradients,
+            before=self._keep_all(now.items()), gradients=gradients, unclipped=before if is_clipped else gradients,
             passes=[own for own in passes if own], thrown_away=len(self._thrown_away), stale=self._stale, after={},
             trainable=frozenset(name for name, p in now.items() if p.requires_grad),
             replaced=frozenset(name for name, p in now.items() if p is not self.at_first.get(name)),
@@ -305,10 +319,13 @@ class Recorder:
         if not self._open:
             now = dict(self.net.named_parameters())
             known = set(map(id, now.values()))
-            others = [_copy(p) for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
-            self.steps.append(found._replace(after=_copies(now.items()), others=others,
-                                             buffers=_copies(self.net.named_buffers())))
+            others = [self.keep(p) for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
+            self._add_step(found._replace(after=self._keep_all(now.items()), others=others,
+                                          buffers=self._keep_all(self.net.named_buffers())), optimizer)
             self._forget()
+
+    def _add_step(self, step: Step, optimizer: Any) -> None:
+        self.steps.append(step)
 
     # lines of the script
 
@@ -356,10 +373,6 @@ def _copy(x: Tensor) -> Tensor:
         raise ValueError(SHARDED)
     x = x.detach().cpu().to_dense()
     return (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).to(torch.float64, copy=True)
-
-
-def _copies(tensors: Iterable[tuple[str, Any]]) -> Values:
-    return {name: _copy(x) for name, x in tensors if x is not None}
 
 
 def _keys(X: Any) -> list[bytes]:

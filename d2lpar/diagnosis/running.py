@@ -19,19 +19,15 @@ import torch.distributed as dist
 import torch.distributed.nn  # before there is a group: what it is at import is its functions' default
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 
+from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.recording import Record, record_training
-from d2lpar.larger_batches.batchnorm import convert_batchnorm
 from d2lpar.processes.rank import loopback
 from d2lpar.processes.ranks import rank_device
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)
-# what of torch.cuda does nothing during a run
-OF_CUDA = ("set_device synchronize empty_cache manual_seed manual_seed_all reset_peak_memory_stats init "
-           "reset_max_memory_allocated").split()
 
 
 class Seen(NamedTuple):
@@ -209,69 +205,6 @@ def _without_dropout() -> Iterator[list[str]]:
             stack.enter_context(mock.patch.object(F, name, whole))
         stack.enter_context(mock.patch.object(F, "scaled_dot_product_attention", attend))
         yield dropped
-
-
-# CUDA
-
-
-@contextmanager
-def cuda_on_the_cpu(rank: int, k: int) -> Iterator[set[str]]:
-    """What asks for a CUDA device gets the CPU; the set then says what asked, in words for a note."""
-    asked: set[str] = set()
-    wrap = DistributedDataParallel.__init__
-    load = torch.load
-
-    def wrap_on_the_cpu(self: Any, module: nn.Module, device_ids: Any = None, output_device: Any = None,
-                        *args: Any, **kwargs: Any) -> None:
-        if device_ids or output_device is not None:
-            asked.add("device_ids")
-        wrap(self, module, None, None, *args, **kwargs)
-
-    def convert(module: nn.Module, process_group: Any = None) -> nn.Module:
-        asked.add("SyncBatchNorm, by one that runs on the CPU")
-        return convert_batchnorm(module)
-
-    def load_on_the_cpu(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(file, "cpu" if is_cuda(map_location) or isinstance(map_location, dict) else map_location, *args,
-                    **kwargs)
-
-    with (_OnCPU(asked), mock.patch.object(DistributedDataParallel, "__init__", wrap_on_the_cpu),
-          mock.patch.object(nn.SyncBatchNorm, "convert_sync_batchnorm", convert),
-          mock.patch.object(torch, "load", load_on_the_cpu), ExitStack() as stack):
-        for name in OF_CUDA:
-            if hasattr(torch.cuda, name):
-                stack.enter_context(mock.patch.object(torch.cuda, name, lambda *args, **kwargs: None))
-        for name, value in (("device_count", k), ("current_device", rank)):
-            stack.enter_context(mock.patch.object(torch.cuda, name, lambda value=value: value))
-        yield asked
-
-
-class _OnCPU(TorchFunctionMode):
-    """Tensors are moved to the CPU, or made there, where a CUDA device is named."""
-
-    def __init__(self, asked: set[str]) -> None:
-        super().__init__()
-        self.asked = asked
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in (Tensor.cuda, Tensor.pin_memory):
-            self.asked.add(".cuda()")
-            return args[0]
-        if func is Tensor.to and any(map(is_cuda, args[1:])):
-            self.asked.add(".to(a CUDA device)")
-            args = (args[0], *("cpu" if is_cuda(x) else x for x in args[1:]))
-        if is_cuda(kwargs.get("device")):
-            self.asked.add("device=")
-            kwargs = kwargs | {"device": "cpu"}
-        return func(*args, **kwargs)
-
-
-def is_cuda(device: Any) -> bool:
-    """Whether this names a CUDA device: "cuda", "cuda:1", 1, or a torch.device."""
-    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
-        return False
-    return isinstance(device, int) or str(device).startswith("cuda")
 
 
 # BatchNorm

@@ -1,0 +1,158 @@
+"""What asks for a CUDA device gets the CPU, so that a script for GPUs runs where there is none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.distributed.device_mesh
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.overrides import TorchFunctionMode
+from torch.utils.data import DataLoader
+
+from d2lpar.larger_batches.batchnorm import convert_batchnorm
+
+# what of torch.cuda and torch.accelerator does nothing
+WITHOUT_EFFECT = ("set_device synchronize empty_cache manual_seed manual_seed_all reset_peak_memory_stats init "
+                  "reset_max_memory_allocated set_device_index").split()
+
+
+@contextmanager
+def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator[set[str]]:
+    """What asks for a CUDA device gets the CPU; the set then says what asked, in words for a note.
+
+    With `pretend`, PyTorch also says that there are `k` GPUs, and a process group for them is one of gloo. `rank` is
+    the current device; None if only the environment knows it.
+    """
+    asked: set[str] = set()
+    wrap = DistributedDataParallel.__init__
+    load = torch.load
+
+    def wrap_on_the_cpu(self: Any, module: nn.Module, device_ids: Any = None, output_device: Any = None,
+                        *args: Any, **kwargs: Any) -> None:
+        if device_ids or output_device is not None:
+            asked.add("device_ids")
+        wrap(self, module, None, None, *args, **kwargs)
+
+    def convert(module: nn.Module, process_group: Any = None) -> nn.Module:
+        asked.add("SyncBatchNorm, by one that runs on the CPU")
+        return convert_batchnorm(module)
+
+    def load_on_the_cpu(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        return load(file, "cpu" if is_cuda(map_location) or isinstance(map_location, dict) else map_location, *args,
+                    **kwargs)
+
+    def current() -> int:
+        return int(os.environ.get("LOCAL_RANK", 0)) if rank is None else rank
+
+    replaced = [(DistributedDataParallel, "__init__", wrap_on_the_cpu), (torch, "load", load_on_the_cpu),
+                (nn.SyncBatchNorm, "convert_sync_batchnorm", convert),
+                (torch.cuda, "device_count", lambda: k), (torch.cuda, "current_device", current)]
+    replaced += [(module, name, lambda *args, **kwargs: None) for module in (torch.cuda, torch.accelerator)
+                 for name in WITHOUT_EFFECT if hasattr(module, name)]
+    replaced += _pretended(k, current) if pretend else []
+    with _OnCPU(asked), ExitStack() as stack:
+        for owner, name, value in replaced:
+            stack.enter_context(mock.patch.object(owner, name, value))
+        yield asked
+
+
+def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]:
+    """What says that there are k GPUs, and that process groups and meshes can be made of them."""
+    load_batches, init, barrier, mesh = (DataLoader.__init__, dist.init_process_group, dist.barrier,
+                                         dist.init_device_mesh)
+
+    def load_without_pinning(self: Any, *args: Any, **kwargs: Any) -> None:
+        load_batches(self, *args, **kwargs)
+        self.pin_memory = False
+
+    def init_with_gloo(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("device_id", None)
+        return init("gloo", *args, **kwargs)
+
+    def wait_for_all(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        return barrier(group, async_op)
+
+    def make_mesh(device_type: str, *args: Any, **kwargs: Any) -> Any:
+        return mesh("cpu", *args, **kwargs)
+
+    values: dict[str, Any] = {
+        "is_available": lambda: True, "is_bf16_supported": lambda *args: True, "max_memory_allocated": lambda *args: 0,
+        "max_memory_reserved": lambda *args: 0, "memory_allocated": lambda *args: 0, "memory_reserved": lambda *args: 0,
+        "get_device_name": lambda *args: "no GPU", "get_device_capability": lambda *args: (0, 0),
+        "is_current_stream_capturing": lambda: False, "Event": _Event, "Stream": _Stream,
+        "current_stream": _Stream, "default_stream": _Stream, "stream": lambda stream: nullcontext()}
+    of_any = {"is_available": lambda *args: True, "device_count": lambda: k, "current_device_index": current,
+              "current_stream": _Stream, "current_accelerator": lambda *args, **kwargs: torch.device("cuda")}
+    return [(torch.cuda, name, value) for name, value in values.items()] + [
+        (torch.accelerator, name, value) for name, value in of_any.items() if hasattr(torch.accelerator, name)] + [
+        (DataLoader, "__init__", load_without_pinning), (dist, "init_process_group", init_with_gloo),
+        (dist.distributed_c10d, "init_process_group", init_with_gloo), (dist, "barrier", wait_for_all),
+        (dist, "init_device_mesh", make_mesh), (dist.device_mesh, "init_device_mesh", make_mesh),
+        (dist, "is_nccl_available", lambda: True)]
+
+
+class _Event:
+    """In place of torch.cuda.Event."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.at_s = 0.0
+
+    def record(self, *args: Any) -> None:
+        self.at_s = time.perf_counter()
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+    def elapsed_time(self, end: _Event) -> float:
+        return 1e3 * (end.at_s - self.at_s)
+
+
+class _Stream:
+    """In place of torch.cuda.Stream: everything is done when the call returns."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """It needs nothing."""
+
+    def is_capturing(self) -> bool:
+        return False
+
+    def synchronize(self) -> None:
+        """There is nothing to wait for."""
+
+    wait_stream = wait_event = record_event = lambda self, *args: None
+
+
+class _OnCPU(TorchFunctionMode):
+    """Tensors are moved to the CPU, or made there, where a CUDA device is named."""
+
+    def __init__(self, asked: set[str]) -> None:
+        super().__init__()
+        self.asked = asked
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in (Tensor.cuda, Tensor.pin_memory):
+            self.asked.add(".cuda()")
+            return args[0]
+        if func is Tensor.to and any(map(is_cuda, args[1:])):
+            self.asked.add(".to(a CUDA device)")
+            args = (args[0], *("cpu" if is_cuda(x) else x for x in args[1:]))
+        if is_cuda(kwargs.get("device")):
+            self.asked.add("device=")
+            kwargs = kwargs | {"device": "cpu"}
+        return func(*args, **kwargs)
+
+
+def is_cuda(device: Any) -> bool:
+    """Whether this names a CUDA device: "cuda", "cuda:1", 1, or a torch.device."""
+    if isinstance(device, bool) or not isinstance(device, (int, str, torch.device)):
+        return False
+    return isinstance(device, int) or str(device).startswith("cuda")

@@ -1,0 +1,549 @@
+"""What the records of watched ranks mean: the rules of `diagnose`, as far as they need no single device.
+
+The exchange is judged by what it should give: the mean of the ranks' own gradients stands in for the gradient of a
+single device. Whether the loss has the right scale follows from the weight that all examples together have in it, which
+must not depend on the number of ranks: `scale_fault` compares two runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from d2lpar.diagnosis.compare import Diagnosis, find_rule
+from d2lpar.diagnosis.evidence import (
+    SKETCHES,
+    Evidence,
+    are_finite,
+    differing,
+    factor,
+    flat,
+    near,
+    norm,
+    rounding,
+    some_names,
+)
+from d2lpar.diagnosis.feed import check_epochs
+from d2lpar.diagnosis.loss_weights import LossTerm
+from d2lpar.diagnosis.recording import Record, Step, Values
+
+# the rules of a gradient that need no single device, and none about its scale
+OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
+                   "clipped before the sum", "summed in each micro-batch", "clipped in each micro-batch"}
+OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
+UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples; how metrics are put together; "
+             "anything after the steps that were watched")
+
+
+class Ran(NamedTuple):
+    """A watched run: the records of each rank, and how it ended."""
+
+    k: int
+    records: list[list[tuple[str, dict[str, Any]]]]
+    stands: str = ""  # where the ranks stood, if they waited for one another
+    crashed: bool = False  # a rank ended with an error
+    output: str = ""  # the last of it
+    lines: Sequence[str] = ()  # which each rank reached last
+    is_spawned: bool = False  # the script starts its ranks itself
+
+    def of(self, kind: str) -> list[list[dict[str, Any]]]:
+        """The records of a kind, by rank."""
+        return [[data for which, data in rank if which == kind] for rank in self.records]
+
+    @property
+    def steps(self) -> list[list[dict[str, Any]]]:
+        return self.of("step")
+
+
+class Scale(NamedTuple):
+    """What an exchange and a loss multiply the gradient with."""
+
+    exchange: float | None  # in means of the ranks' own gradients: 1 if averaged, k if summed; None if sharded
+    weights: dict[int, float]  # that all examples together have in each term of the loss, on average over the ranks
+    is_sum: bool  # every term is a sum over the shard, undivided
+    line: str  # of the backward pass
+    wrapped: bool
+    hooked: bool
+    is_constant: bool = True  # over the steps that were watched
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether this is a mean of means."""
+        return (self.exchange is None or near(self.exchange, 1)) and bool(self.weights) and all(
+            near(weight, 1) for weight in self.weights.values())
+
+
+def judge(ran: Ran, found: Diagnosis) -> Scale | None:
+    """Write down what is wrong or notable in a run, and give the scale of its first good step."""
+    if not any(ran.of("group")) and not ran.crashed and len(ran.records) > 1:
+        found.say_by_name("no group")
+        return None
+    with rounding(SKETCHES):
+        _judge_data(ran, found)
+        scale = _judge_steps(ran, found)
+        _judge_end(ran, found)
+        _judge_evaluation(ran, found)
+        _judge_files(ran, found)
+        _judge_seeds(ran, found)
+    return scale
+
+
+def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> None:
+    """Say which factor depends on the number of ranks, by a run on k and a run on a single device."""
+    with rounding(SKETCHES):
+        x, y = scale.exchange, alone.exchange if alone else None
+        line = f" [{scale.line}]" if scale.line else ""
+        if scale.is_sum and (x is None or near(x, 1)):
+            found.say_by_name("divided twice", line, k=k, times=f"{1 / k:.4g} times")
+            return
+        if alone is None or (x is None) != (y is None) or not scale.weights.keys() & alone.weights.keys():
+            if near(x, k) and not scale.weights:
+                found.say_by_name("sum of gradients", line)
+            return
+        exchange = (x or 1) / (y or 1)  # how much more of the ranks' mean is taken than of a single device's gradient
+        times = {place: exchange * scale.weights[place] / alone.weights[place]
+                 for place in scale.weights.keys() & alone.weights.keys() if alone.weights[place]}
+        off = {place: value for place, value in times.items() if not near(value, 1)}
+        if not off:
+            return
+        first = next(iter(off.values()))
+        numbers: dict[str, Any] = {"k": k, "times": f"{first:.4g} times", "off": f"{first:.4g} times"}
+        if len(off) < len(times):
+            name = ("one term times the world size" if near(first, k) else "one term divided by the world size"
+                    if near(first, 1 / k) else "")
+        elif near(exchange, k) and near(first, k) and not near(y, 1):
+            name, numbers["fixed_divisor"] = "divided by a fixed number", f"{1 / (y or 1):.4g}"
+        elif near(exchange, k) and near(first, k):
+            name = "summed in the hook" if scale.hooked else "summed after DDP" if scale.wrapped else "summed"
+        elif near(exchange, 1 / k) and near(first, 1 / k):
+            name = "averaged twice"
+        else:
+            name = "loss multiplied by world size" if near(first, k) else "divided twice" if near(first, 1 / k) else ""
+        if name or (scale.is_constant and alone.is_constant):  # else it may follow the examples
+            found.say_by_name(name or "scaled", line, **numbers)
+
+
+# data
+
+
+def _judge_data(ran: Ran, found: Diagnosis) -> None:
+    loaders = [{data["number"]: data for data in rank} for rank in ran.of("loader")]
+    passes = [{(data["number"], data["epoch"]): data for data in rank} for rank in ran.of("pass")]
+    if not loaders or len(ran.records) < 2:
+        return
+    for number, first in loaders[0].items():
+        of_ranks = [rank.get(number) for rank in loaders]
+        if None in of_ranks:
+            continue  # of some ranks only
+        epochs = [[rank.get((number, epoch)) for rank in passes] for epoch in range(4)]
+        epochs = [[data for data in epoch if data] for epoch in epochs if None not in epoch]
+        known = set(found.faults)
+        is_open = bool(ran.stands or ran.crashed) and not epochs  # an epoch that not all ranks have finished
+        if is_open or any(data["trained"] for epoch in epochs for data in epoch):
+            _judge_training_data(ran, of_ranks, epochs, found)
+        elif first["distributed"] and (first["examples"] or 0) % ran.k:
+            found.add("padded", f"DistributedSampler repeats some of {first['examples']:,} examples so that {ran.k} "
+                      "ranks have the same number, and a metric counts them twice", fault=False)
+        else:
+            continue
+        where = f" [{first['line']}]" if first["line"] else ""
+        for name in set(found.faults) - known:
+            found.faults[name] += where
+
+
+def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], found: Diagnosis) -> None:
+    first, k = of_ranks[0], ran.k
+    digests = {data["first"] for data in of_ranks}
+    is_one_set = len(digests) == 1
+    batches = [data["batches"] for data in of_ranks]
+    if None not in digests and not is_one_set:
+        if first["distributed"]:
+            found.say_by_name("different data sets")
+        return  # each rank has data of its own
+    if len(set(batches)) > 1 and None not in batches and not any(ran.of("join")) and (
+            ran.stands or ran.crashed or len({data["steps"] for data in epochs[0]}) > 1):
+        counts = ", ".join(f"{n} on rank {r}" for r, n in enumerate(batches))
+        found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. Drop "
+                  "or repeat examples so that all ranks have the same number")
+    whole = [epoch for epoch in epochs if all(data["is_whole"] and data["indices"] for data in epoch)]
+    if not whole:
+        if is_one_set and not first["distributed"] and epochs and epochs[0][0]["indices"] and all(
+                data["drawn"] == first["examples"] for data in of_ranks) and not _is_cut_by_hand(ran, epochs):
+            _say_same_examples(first, found)
+        return
+    orders = [[data["indices"] for data in epoch] for epoch in whole]
+    if _is_cut_by_hand(ran, whole):  # all ranks draw the same minibatches, and take their rows of each
+        return
+    if any(len(batch_indices) > len(set(batch_indices)) for rank in orders[0]
+           for batch_indices in [[i for batch in rank for i in batch]]) and not first["distributed"]:
+        return  # drawn at random with replacement
+    everything = {i for epoch in orders for rank in epoch for batch in rank for i in batch}
+    if first["sampler"] == "DistributedSampler" and first["examples"]:
+        everything |= set(range(first["examples"]))
+    if not any(ran.of("join")):  # it lets the ranks have different numbers of batches
+        check_epochs(k, orders, everything, found)
+    states = {epoch["state"] for epoch in whole[0]}
+    if all(data["is_random"] for data in of_ranks) and len(states) == 1:
+        found.say_by_name("same augmentation")
+
+
+def _say_same_examples(first: dict, found: Diagnosis) -> None:
+    found.add("same examples on all ranks", f"every rank goes through all {first['examples']:,} examples. Give each "
+              "rank its own part, for example with DistributedSampler")
+
+
+def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
+    """Whether the ranks draw the same minibatches, and not the same rows of them go through the networks."""
+    orders = [data["indices"] for data in epochs[0]]
+    shortest = min(map(len, orders))
+    if any(order[:shortest] != orders[0][:shortest] for order in orders):
+        return False
+    rows = [[set(data["step"].examples) for data in rank] for rank in ran.steps]
+    return bool(min(map(len, rows), default=0)) and not any(set.intersection(*row) for row in zip(*rows))
+
+
+# steps
+
+
+def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
+    steps = ran.steps
+    if len(ran.records) < 2 or not any(steps):
+        scale = None
+        for data in steps[0] if steps else []:
+            scale = _both(scale, _scale([data], 1))
+        return scale
+    counts = [len(rank) for rank in steps]
+    if set(counts) != {max(counts)} and 0 in counts:
+        _judge_steps_of_some(ran, counts, found)
+        return None
+    if len(set(counts)) > 1 and not ran.stands and not ran.crashed and all(ran.of("end")) and not any(ran.of("join")):
+        found.say_by_name("other steps", ranks=counts, alone=max(counts), cure="Does a rank decide on its own, by its "
+                          "own loss or data? Let all ranks decide together, with an all_reduce")
+    if _has_no_gradient(ran, found):
+        return None
+    rows = _comparable(steps)
+    if any(ran.of("join")):  # and after it one of them may have made more steps
+        rows = rows[:min((data["steps"] for rank in ran.of("pass") for data in rank[:1]), default=0)]
+    records = [_as_record(rank, ran, r) for r, rank in enumerate(steps)]
+    records = [record._replace(steps=record.steps[:len(rows)]) for record in records]
+    if any(data["is_sharded"] for rank in steps for data in rank):
+        return _judge_shards(rows, found)
+    scale, idle = None, None
+    for t, row in enumerate(rows):
+        many = [data["step"] for data in row]
+        if not _are_finite(many):
+            bad = [f"rank {r}" for r, step in enumerate(many) if not are_finite(step.own)]
+            found.say_by_name("NaN", step=t + 1, where=f"the backward pass of {' and '.join(bad)}" if bad else
+                              "what is made of the gradients")
+            break
+        if t == 0 and (off := differing(step.before for step in many)):
+            found.say_by_name("different start", names=some_names(off, len(many[0].before)))
+        if _judge_step(t, row, records, ran, found):
+            break
+        idle = _unused(many) if idle is None else idle & _unused(many)
+        scale = _both(scale, _scale(row, ran.k))
+    if idle:
+        found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
+    _note_left_out(rows, found)
+    return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
+
+
+OF_DATA = {"same order in every epoch", "repeated examples", "missing examples", "different numbers of batches",
+           "different data sets", "same examples on all ranks"}
+
+
+def _judge_steps_of_some(ran: Ran, counts: list[int], found: Diagnosis) -> None:
+    ends = [rank[-1]["parameters"] if rank else {} for rank in ran.of("end")]
+    one = [rank[0]["step"] for rank in ran.steps if rank]
+    if len(one) == 1 and factor(flat(one[0].unclipped, one[0].unclipped), flat(one[0].own, one[0].unclipped)):
+        found.say_by_name("the others' gradients are lost", off="the step's own gradient is all that it takes")
+        return
+    has_optimizer = all(rank and rank[-1]["has_optimizer"] for rank in ran.of("end"))
+    if all(ends) and not differing(ends):
+        found.say_by_name("some ranks step")
+    else:
+        found.say_by_name("other steps", ranks=counts, alone=max(counts), cure="Let every rank step" if has_optimizer
+                          else "Let every rank have an optimizer, and step")
+
+
+def _has_no_gradient(ran: Ran, found: Diagnosis) -> bool:
+    every = [data for rank in ran.steps for data in rank]
+    if not any(data["has_gradient"] for data in every) and any(data["step"].own for data in every):
+        found.say_by_name("other parameters")
+        return True
+    own = [x for data in every for x in data["step"].own.values()]
+    if own and not any(x.any() for x in own):
+        found.say_by_name("zero gradients")
+        return True
+    return False
+
+
+def _comparable(steps: list[list[dict]]) -> list[tuple[dict, ...]]:
+    """The steps of all ranks side by side, as long as the same optimizer steps."""
+    rows = []
+    for row in zip(*steps):
+        if len({data["optimizer"] for data in row}) > 1:
+            break
+        rows.append(row)
+    return rows
+
+
+def _as_record(steps: Sequence[dict], ran: Ran, r: int) -> Record:
+    ends = ran.of("end")[r]
+    last = steps[-1]
+    end = ends[-1]["parameters"] if ends else last["step"].after
+    return Record({}, {}, [data["step"] for data in steps], end, last["wrapped"], last["hooked"], last["group_size"],
+                  last["no_sync"], None)
+
+
+def _expected(many: Sequence[Step], right: Values) -> Step:
+    """The step of a single device whose gradient is the mean of the ranks'."""
+    return many[0]._replace(gradients=right, unclipped=right, passes=[right], stale=all(step.stale for step in many),
+                            examples=[key for step in many for key in step.examples])
+
+
+def _mean_own(many: Sequence[Step]) -> Values:
+    own = [step.own for step in many]
+    names = dict.fromkeys(name for grads in own for name in grads)
+    like = {name: next(grads[name] for grads in own if name in grads) for name in names}
+    return {name: torch.stack([grads.get(name, torch.zeros_like(x)) for grads in own]).mean(0)
+            for name, x in like.items()}
+
+
+def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, found: Diagnosis) -> bool:
+    """Write down the first rule that holds; whether what comes after may be its consequence."""
+    many = [data["step"] for data in row]
+    right = _mean_own(many)
+    taken = {name: x for name, x in many[0].unclipped.items() if name in right}
+    times = factor(flat(taken, taken), flat(right, taken)) if taken else None
+    right = {name: x * (times or 1.0) for name, x in right.items()}
+    expected = [_expected([record.steps[i] for record in records], {}) for i in range(len(records[0].steps))]
+    expected[t] = _expected(many, right)
+    if t + 1 < len(expected):
+        expected[t + 1] = expected[t + 1]._replace(before={})  # what a single device would have then is not known
+    alone = Record({}, {}, expected, {}, *records[0][4:])
+    if not right or not any(step.held for step in many):
+        return False
+    e = Evidence(t, alone, records, ran.k, [], True)
+    when = f"from step {t + 1} on, " * (t > 0)
+    same = _same_rows(many)
+    if same:
+        found.say_by_name("same examples on all ranks", e.line("forward"), examples_seen=f"{same} examples, {when}")
+    odd = bool(e.unlike or e.missing or not e.names or e.strayed or (t and e.apart))
+    if odd and (rule := find_rule("exchange", e)):
+        if rule.name == "parameters averaged" and row[0]["method"] == "SGD" and not any(
+                differing([step.unclipped, step.gradients]) for step in many) and not any(
+                differing(step.before for step in steps) for steps in zip(*(record.steps for record in records))):
+            found.say_by_name("averaged after the step")
+            return False
+        found.say(rule, e, when, e.line(rule.line))
+        found.move_back("different start")
+        return True
+    if clipped := _clipped_apart(row):
+        found.say_by_name("clipped before the sum", e.line("clip"), scales=clipped)
+        return True
+    if idle := _without_loss(row):
+        found.say_by_name("skipped by some", e.line("backward"), without_own=", ".join(idle))
+        return True
+    if _has_old_gradients(t, many, records):
+        found.say_by_name("gradients of earlier steps", e.line("step"), when=when)
+        return True
+    if times is None and e.names:
+        rule = find_rule("gradient", e, OF_THE_EXCHANGE)
+        if rule:
+            found.say(rule, e, when, e.line(rule.line))
+            return rule.fault
+        if e.wrong and _rounded(flat(taken, taken), flat(_mean_own(many), taken), ran.k):
+            found.say_by_name("reduced precision", fewer_bits="in fewer bits", off=e.off)
+        elif e.wrong:
+            found.say_by_name("changed after the exchange", e.line("step"), when=when)
+    if rule := find_rule("update", e, OF_AN_UPDATE - {"drift"} if e.is_sent else OF_AN_UPDATE):
+        found.say(rule, e, when, e.line(rule.line))
+        return True
+    return found.is_decided and not found.faults.keys() <= OF_DATA
+
+
+def _without_loss(row: Sequence[dict]) -> list[str]:
+    """The ranks that multiply their loss by zero or have none, if the others' losses do not make up for it."""
+    idle = [r for r, data in enumerate(row) if not any(x.any() for x in data["step"].own.values())
+            and not any(term.weight for term in data["terms"])]
+    others = [sum(abs(term.weight) for term in data["terms"]) for r, data in enumerate(row) if r not in idle]
+    return list(map(str, idle)) if others and all(near(weight, 1) for weight in others) else []
+
+
+def _clipped_apart(row: Sequence[dict]) -> str:
+    """By how much the ranks' gradients differ in length when they are clipped, if they are not the same then."""
+    seen = [data["at_clip"] for data in row]
+    if None in seen:
+        return ""
+    sizes = [norm(values) for values in seen]
+    if not differing(seen, max(sizes)):
+        return ""
+    return "then " + ", ".join(f"a norm of {size:.2g} on rank {r}" for r, size in enumerate(sizes[:3]))
+
+
+def _same_rows(many: Sequence[Step]) -> int:
+    """How many examples went through the network on all ranks, if these are all."""
+    rows = [set(step.examples) for step in many]
+    if any("dist.all_gather" in what for step in many for what in step.lines):  # each rank trains on all of it
+        return 0
+    return len(rows[0]) if len(rows[0]) > 1 and all(row == rows[0] for row in rows) else 0
+
+
+def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> bool:
+    """Whether the gradient of the same optimizer's step before is in this one, on all ranks."""
+    if not t or not all(step.stale for step in many):
+        return False
+    before = next((step for step in reversed(records[0].steps[:t]) if step.held == many[0].held), None)
+    if before is None:
+        return False
+    own = _mean_own(many)
+    like = {name: x for name, x in many[0].unclipped.items() if name in own and name in many[0].held}
+    if not like or not before.unclipped:
+        return False
+    ours, new, old = flat(like, like), flat(own, like), flat(before.gradients, like)
+    columns = torch.stack([new, old], 1)
+    weights = torch.linalg.lstsq(columns, ours[:, None], driver="gelsd").solution[:, 0]
+    return bool((columns @ weights - ours).norm() <= 1e-3 * ours.norm()) and near(weights[1].item(), 1)
+
+
+def _rounded(taken: torch.Tensor, mean: torch.Tensor, k: int) -> float | None:
+    """How many times the mean was taken, if only up to the rounding of a smaller type."""
+    times = factor(taken, mean, 2e-2)
+    return next((x for x in (1.0, float(k), 1 / k) if times and abs(times - x) < 2e-2 * x), None)
+
+
+def _unused(many: Sequence[Step]) -> set[str]:
+    return set(many[0].trainable) - {name for step in many for name, x in step.gradients.items() if x.any()}
+
+
+def _note_left_out(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+    """Say which parameters get gradients, and are in no optimizer."""
+    held = {name for row in rows for name in row[0]["step"].held}
+    left = [name for name in rows[-1][0]["step"].own if name not in held] if rows else []
+    if held and left:
+        found.say_by_name("not in an optimizer", names=some_names(left))
+
+
+def _are_finite(many: Sequence[Step]) -> bool:
+    return all(map(are_finite, (values for step in many for values in (step.before, step.gradients, step.after))))
+
+
+def _scale(row: Sequence[dict], k: int) -> Scale | None:
+    many = [data["step"] for data in row]
+    if any(data["is_sharded"] for data in row):
+        return _scale_of(row, None)
+    own = _mean_own(many)
+    taken = {name: x for name, x in many[0].unclipped.items() if name in own}
+    size = norm(own)
+    if not taken or not size:
+        return None
+    if any(_compares(data["step"]) for data in row):
+        return None
+    ours, mean = flat(taken, taken), flat(own, taken)
+    exchange = factor(ours, mean) or _rounded(ours, mean, k)
+    return _scale_of(row, exchange) if exchange else None
+
+
+def _compares(step: Step) -> bool:
+    """Whether the script gathers something between the forward and the backward pass, as for a contrastive loss."""
+    order = list(step.lines)
+    gathers = [i for i, what in enumerate(order) if what.startswith("dist.all_gather")]
+    return "forward" in order and "backward" in order and any(
+        order.index("forward") < i < order.index("backward") for i in gathers)
+
+
+def _both(first: Scale | None, then: Scale | None) -> Scale | None:
+    """The scale of the first step, which is constant if it is the next one's as well."""
+    if first is None or then is None:
+        return first or then
+    is_constant = first.is_constant and first.weights.keys() == then.weights.keys() and all(
+        near(weight, then.weights[place]) for place, weight in first.weights.items()) and (
+        near(first.exchange, then.exchange) if first.exchange and then.exchange else first.exchange == then.exchange)
+    return first._replace(is_constant=is_constant)
+
+
+def _scale_of(row: Sequence[dict], exchange: float | None) -> Scale:
+    weights: dict[int, float] = {}
+    terms: list[LossTerm] = [term for data in row for term in data["terms"]]
+    for term in terms:
+        weights[term.place] = weights.get(term.place, 0.0) + abs(term.weight) / len(row)
+    step = row[0]["step"]
+    sizes = set(step.micro_batches)
+    is_sum = bool(terms) and all(term.is_sum and near(abs(term.factor), 1) and term.count in sizes for term in terms)
+    return Scale(exchange, weights, is_sum, step.lines.get("backward", ""), row[0]["wrapped"], row[0]["hooked"])
+
+
+def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | None:
+    """What can be seen where each rank has a part of each parameter."""
+    for t, row in enumerate(rows):
+        many = [data["step"] for data in row]
+        if any(step.rates != many[0].rates for step in many):
+            rates = " and ".join(f"{step.rates[0]:.3g} on rank {r}" for r, step in enumerate(many))
+            found.say_by_name("different learning rates", rates_differ=rates)
+        if same := _same_rows(many):
+            line = many[0].lines.get("forward", "")
+            found.say_by_name("same examples on all ranks", f" [{line}]" * bool(line), examples_seen=f"{same} examples")
+        if not all(are_finite(step.gradients) for step in many):
+            found.say_by_name("NaN", step=t + 1, where="a gradient")
+            return None
+    if rows and not any(x.any() for row in rows for data in row for x in data["step"].gradients.values()):
+        found.say_by_name("zero gradients")
+        return None
+    found.unchecked = f"the exchange of sharded parameters; {found.unchecked}"
+    return _scale_of(rows[0], None) if rows and not rows[0][0]["divides_by_own"] else None
+
+
+# the rest
+
+
+def _judge_end(ran: Ran, found: Diagnosis) -> None:
+    errors = [(r, data) for r, rank in enumerate(ran.of("end")) for data in rank if data["error"]]
+    if ran.stands:
+        found.say_by_name("hangs", stands=ran.stands)
+    elif ran.crashed and any(word in ran.output for word in ("op.preamble.length", "EnforceNotMet", "SIGABRT")):
+        found.say_by_name("different collectives", stands="; ".join(
+            f"rank {r} reached {line}" for r, line in enumerate(ran.lines) if line))
+    elif ran.crashed:
+        first = next(((r, data) for r, data in errors if "closed by peer" not in data["error"]
+                      and "reset by peer" not in data["error"]), errors[0] if errors else None)
+        left = [r for r, rank in enumerate(ran.of("end")) if rank and not rank[-1]["error"] and not rank[-1]["enough"]]
+        if first and ("closed by peer" in first[1]["error"] or "reset by peer" in first[1]["error"]) and left:
+            stands = "; ".join([f"rank {r} has ended" for r in left] + [
+                f"rank {r} stands in {data['line']}" for r, data in errors if data["line"]])
+            found.say_by_name("hangs", stands=stands)
+        else:
+            words = (first[1]["error"] if first else ran.output).strip().rpartition("\n")[2][:300]
+            line = f" [{first[1]['line']}]" if first and first[1]["line"] else ""
+            found.say_by_name("raises", line, error=words)
+
+
+def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
+    for scaled in next((rank for rank in ran.of("clipped while scaled") if rank), [])[:1]:
+        found.say_by_name("clipped while scaled", f" [{scaled['line']}]", scale=scaled["scale"])
+    evaluations = ran.of("evaluation")
+    for row in zip(*evaluations):
+        if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
+            found.say_by_name("different buffers at evaluation", f" [{row[0]['line']}]", names=some_names(off))
+            break
+    for data in next((rank for rank in evaluations if rank), []):
+        if data["training"]:
+            found.say_by_name("evaluation in training mode", f" [{data['line']}]")
+            break
+
+
+def _judge_files(ran: Ran, found: Diagnosis) -> None:
+    saves = [{data["file"]: data["line"] for data in rank} for rank in ran.of("save")]
+    if len(saves) > 1 and (common := set(saves[0]).intersection(*saves[1:]) - {os.devnull}):
+        file = sorted(common)[0]
+        found.say_by_name("all ranks save", f" [{saves[0][file]}]" * bool(saves[0][file]), file=os.path.basename(file))
+
+
+def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
+    first = [rank[0] for rank in ran.of("first forward pass") if rank]
+    if len(first) == len(ran.records) > 1 and all(data["dropout"] for data in first) and len(
+            {data["random_state"] for data in first}) == 1:
+        found.say_by_name("same dropout")

@@ -1,0 +1,86 @@
+"""How much do all examples together weigh in a loss? Read off the graph, before and while it is gone through backward.
+
+From the loss back to the first functions that join several numbers, every function is a sum or a product of single
+numbers. What arrives there in the backward pass is the factor of that mean or sum: 1 for a mean that is the loss, 1/4
+for the mean of one of four micro-batches, 1/n for a sum that is divided by n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+SINGLE = ("MulBackward DivBackward AddBackward SubBackward RsubBackward NegBackward ToCopyBackward CloneBackward "
+          "ViewBackward ReshapeAliasBackward UnsafeViewBackward SqueezeBackward UnsqueezeBackward SelectBackward "
+          "StackBackward CatBackward ExpandBackward AliasBackward").split()
+JOINING = ("MeanBackward SumBackward NllLossBackward NllLoss2DBackward MseLossBackward SmoothL1LossBackward "
+           "HuberLossBackward BinaryCrossEntropyBackward BinaryCrossEntropyWithLogitsBackward SoftMarginLossBackward "
+           "L1LossBackward").split()
+MOST_FUNCTIONS = 500
+NONE, MEAN, SUM = 0, 1, 2  # PyTorch's numbers of the reductions
+
+
+class LossTerm(NamedTuple):
+    """A mean or a sum in a loss, and what all that it joins weighs together."""
+
+    place: int  # in the walk, so that the terms of one backward pass can be told apart
+    weight: float  # of a mean over what is joined
+    is_sum: bool
+    count: int  # how many examples are joined
+    factor: float  # what the mean or sum itself is multiplied with
+
+
+def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
+    """Have each mean or sum in a loss noted when the backward pass reaches it."""
+    if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.grad_fn is None:
+        return
+    waiting, seen, place = [loss.grad_fn], set(), 0
+    while waiting and len(seen) < MOST_FUNCTIONS:
+        function = waiting.pop(0)
+        if function in seen:
+            continue
+        seen.add(function)
+        name = function.name().rstrip("0123456789")
+        joined = _joined(function, name)
+        if joined is not None:
+            function.register_prehook(partial(_note, note, place, *joined))
+            place += 1
+        elif name in SINGLE or _keeps_a_single_number(function, name):
+            waiting += [other for other, _ in function.next_functions if other is not None]
+
+
+def _joined(function: Any, name: str) -> tuple[bool, int] | None:
+    """Whether a function sums, and over how many examples; None if it joins nothing, or is not known."""
+    if name not in JOINING:
+        return None
+    try:
+        if name in ("MeanBackward", "SumBackward"):
+            sizes = list(function._saved_self_sym_sizes)
+            return (name == "SumBackward", int(sizes[0])) if sizes and any(size > 1 for size in sizes) else None
+        inputs, reduction = function._saved_self, function._saved_reduction
+        if reduction == NONE:
+            return None
+        count = len(inputs) if inputs.dim() else 1
+        if "NllLoss" in name:
+            count = round(float(function._saved_total_weight)) or count
+        return reduction == SUM, count
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _keeps_a_single_number(function: Any, name: str) -> bool:
+    """Whether this is a mean or a sum of one number, such as of a loss that is a single number already."""
+    try:
+        return name in ("MeanBackward", "SumBackward") and all(size == 1 for size in function._saved_self_sym_sizes)
+    except (AttributeError, RuntimeError):
+        return False
+
+
+def _note(note: Callable[[LossTerm], None], place: int, is_sum: bool, count: int, grads: Any) -> None:
+    grad = next((x for x in grads if isinstance(x, Tensor)), None)
+    if grad is not None and grad.numel() == 1:
+        factor = float(grad.detach())
+        note(LossTerm(place, factor * (count if is_sum else 1), is_sum, count, factor))

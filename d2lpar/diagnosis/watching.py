@@ -1,0 +1,701 @@
+"""Inside a rank of a script that is watched: what passes is noted in a file, which the watching process reads.
+
+Nothing is exchanged between the ranks for this, so that what was noted can be read after a crash or a hang, too. A
+script that runs unmodified has no place where hooks could be added, so PyTorch's own functions are replaced before it
+imports them. Of a tensor, eight random sums of its elements are noted, a *sketch*: it is small, and the sketch of a sum
+is the sum of the sketches.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dis
+import faulthandler
+import functools
+import hashlib
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, suppress
+from functools import lru_cache
+from multiprocessing import util
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.utils.data.dataloader as loading
+from torch import Tensor, nn
+from torch.distributed.algorithms import Join
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+from d2lpar.diagnosis.cuda import cuda_on_the_cpu
+from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
+from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, script_line
+
+SETTINGS = "D2LPAR_WATCH"  # the variable with which a script's own child processes are told
+ROOT = str(Path(__file__).resolve().parents[2])
+NUMBERS = 8  # in a sketch
+COLUMNS = 512  # of a large tensor, whose rows are sketched first
+EPOCHS = 2
+LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
+SHORT_EPOCH = 6
+STEPS_OF_SHORT_EPOCH = 3
+MOST_STEPS = 24  # where no loader tells the epochs
+MOST_PASSES = 6  # through loaders, where each is made anew
+MOST_INDICES = 2_000_000
+ROWS, OF_ROW = 64, 4096  # of what goes through the network, how much is told apart
+WITH_DROPOUT = nn.modules.dropout._DropoutNd
+
+
+class Settings(NamedTuple):
+    """What the watching process wants."""
+
+    folder: str  # for the records
+    k: int
+    port: int  # for the process group, whatever the script wants; 0 to leave it alone
+    pretend: bool  # that there are GPUs
+    to_the_end: bool  # do not end the run when enough was seen
+    spawns: bool  # the script starts its ranks itself
+
+
+class Networks:
+    """All networks of a script as one: those that were wrapped, or called in training, with names that stay."""
+
+    training = True
+
+    def __init__(self) -> None:
+        self._roots: list[tuple[str, nn.Module]] = []
+        self._known: set[int] = set()  # of modules
+
+    def add(self, module: nn.Module) -> None:
+        """Include a module, unless all of its parameters are known."""
+        if id(module) in self._known:
+            return
+        self._known.add(id(module))
+        module = unwrapped(module)
+        known = {id(p) for p in self.parameters()}
+        if all(id(p) in known for p in module.parameters()):
+            return
+        name = type(module).__name__
+        count = sum(type(root).__name__ == name for _, root in self._roots)
+        self._roots.append((f"{name}{count + 1 if count else ''}." if self._roots else "", module))
+
+    def modules(self) -> Iterator[nn.Module]:
+        for _, root in self._roots:
+            yield from root.modules()
+
+    def _named(self, what: str) -> Iterator[tuple[str, Tensor]]:
+        seen = set()
+        for prefix, root in self._roots:
+            for name, x in getattr(root, what)():
+                if id(x) not in seen:
+                    seen.add(id(x))
+                    yield prefix + name, x
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        return self._named("named_parameters")
+
+    def parameters(self) -> Iterator[Tensor]:
+        return (x for _, x in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        return self._named("named_buffers")
+
+
+class Log:
+    """The file of a rank's records; what is noted before the rank is known waits."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self._pid = settings, 0
+        self._waiting: list[tuple[str, dict]] = []
+        self._file: Any = None
+        self.line_file: Path | None = None
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Add a record."""
+        if get_worker_info() is not None or self._pid not in (0, os.getpid()):  # a loader's worker, or a fork
+            return
+        self._waiting.append((kind, data))
+        rank = self._rank()
+        if rank is None:
+            return
+        if self._file is None:
+            self._pid = os.getpid()
+            self._file = open(Path(self.settings.folder, f"{rank}.records"), "ab")  # noqa: SIM115
+            self.line_file = Path(self.settings.folder, f"{rank}.line")
+            if hasattr(faulthandler, "register"):
+                self._stack_file = open(Path(self.settings.folder, f"{rank}.stack"), "w")  # noqa: SIM115
+                faulthandler.register(signal.SIGUSR1, self._stack_file, all_threads=False)
+        for record in self._waiting:
+            pickle.dump(record, self._file)
+        self._file.flush()
+        self._waiting.clear()
+
+    def _rank(self) -> int | None:
+        if dist.is_initialized():
+            return dist.get_rank()
+        return None if self.settings.spawns else int(os.environ["RANK"])
+
+
+class Watcher(Recorder):
+    """Notes what a rank does, from the first import of the script to its end, or until enough was seen."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.networks = Networks()
+        super().__init__(self.networks)
+        self.settings, self.log = settings, Log(settings)
+        self.loaders: dict[tuple[int, str], _Loader] = {}  # by the data set and the line of the script
+        self.optimizers: list[Optimizer] = []
+        self.num_steps = self.num_backwards = 0
+        self.num_passes_with_steps = 0
+        self._depth = 0
+        self._phase = ""  # "training" or "evaluation", of the forward passes
+        self._terms: list[LossTerm] = []
+        self._rows: list[bytes] = []
+        self._scaler_scales = self._unscaled = self._has_ended = False
+        self._stack = ExitStack()
+
+    def keep(self, x: Tensor) -> Tensor:
+        return sketch(x)
+
+    def start(self) -> None:
+        """Replace PyTorch's functions, before the script imports them."""
+        self.asked = set() if torch.cuda.is_available() else self._stack.enter_context(
+            cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
+        for owner, name, change in self._changes():
+            old = getattr(owner, name)
+            new = change(old)
+            self._patched.append(mock.patch.object(owner, name, functools.wraps(old)(new)))
+        super().start()
+        atexit.register(self.end, "")
+
+    def stop(self) -> None:
+        super().stop()
+        self._stack.close()
+        atexit.unregister(self.end)
+
+    def _changes(self) -> list[tuple[Any, str, Callable[[Callable], Callable]]]:
+        functional = torch.nn.utils
+        changes: list[tuple[Any, str, Callable]] = [
+            (nn.Module, "__call__", self._calling), (Optimizer, "add_param_group", self._adding),
+            (torch.autograd, "backward", self._going_backward), (DataLoader, "__iter__", self._iterating),
+            (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
+            (torch.amp.GradScaler, "unscale_", self._unscaling), (torch, "compile", _compiling),
+            (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
+            (functional, "clip_grad_value_", self._clipping_values),
+            (functional.clip_grad, "clip_grad_value_", self._clipping_values),
+            (dist, "init_process_group", self._joining), (dist.distributed_c10d, "init_process_group", self._joining),
+            (dist, "destroy_process_group", self._leaving), (Join, "__enter__", self._entering_join),
+            (util, "spawnv_passfds", self._starting_python)]
+        if not self.settings.spawns and self.settings.port:
+            changes.append((multiprocessing.process.BaseProcess, "start", self._spawning))
+        return changes
+
+    # the process group
+
+    def _joining(self, init: Callable) -> Callable:
+        def joining(*args: Any, **kwargs: Any) -> Any:
+            if dist.is_initialized() or not self.settings.port:
+                return init(*args, **kwargs)
+            url = str(kwargs.get("init_method") or (args[1] if len(args) > 1 else "") or "")
+            os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(self.settings.port)
+            if url.startswith("tcp://"):  # the port may be taken
+                mine = f"tcp://127.0.0.1:{self.settings.port}"
+                args, kwargs = (args[0], mine, *args[2:]) if len(args) > 1 else args, kwargs
+                kwargs |= {"init_method": mine} if "init_method" in kwargs else {}
+            result = init(*args, **kwargs)
+            self.log.note("group", world_size=dist.get_world_size(), pid=os.getpid())
+            self.crumbs = self.log.line_file
+            util.Finalize(None, self.end, ("",), exitpriority=100)  # a child of multiprocessing runs no atexit
+            return result
+
+        return joining
+
+    def _leaving(self, destroy: Callable) -> Callable:
+        def leaving(*args: Any, **kwargs: Any) -> Any:
+            if (args[0] if args else kwargs.get("group")) is None:
+                self.end("")
+            return destroy(*args, **kwargs)
+
+        return leaving
+
+    def _entering_join(self, enter: Callable) -> Callable:
+        def entering(*args: Any) -> Any:
+            self.log.note("join")
+            return enter(*args)
+
+        return entering
+
+    def _spawning(self, start: Callable) -> Callable:
+        def starting(process: Any) -> Any:
+            if not process.daemon and not dist.is_initialized() and "Manager" not in process.name:
+                self.log.note("spawns")
+                os._exit(0)  # the script starts its ranks itself, so it must be started once
+            return start(process)
+
+        return starting
+
+    def _starting_python(self, spawn: Callable) -> Callable:
+        def starting(path: Any, args: Any, fds: Any) -> Any:
+            code = next((i + 1 for i, word in enumerate(args) if word in ("-c", b"-c")), None)
+            if self.settings.spawns and code is not None and "resource_tracker" not in str(args[code]):
+                first = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import install; install(); "
+                words = list(args)
+                words[code] = first.encode() + words[code] if isinstance(words[code], bytes) else first + words[code]
+                return spawn(path, words, fds)
+            return spawn(path, args, fds)
+
+        return starting
+
+    # networks
+
+    def _calling(self, call: Callable) -> Callable:
+        def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self._depth or next(module.parameters(), None) is None:
+                return call(module, *args, **kwargs)
+            is_training = module.training and torch.is_grad_enabled() and any(
+                p.requires_grad for p in module.parameters())
+            if is_training:
+                self._look_at_call(module, [*args, *kwargs.values()])
+            self._depth += 1
+            try:
+                return call(module, *args, **kwargs)
+            finally:
+                self._depth -= 1
+                if not is_training and self.num_steps:
+                    self._look_at_evaluation(module)
+
+        return called
+
+    def _meet(self, module: nn.Module) -> None:
+        self.networks.add(module)
+        for name, p in self.networks.named_parameters():
+            self.at_first.setdefault(name, p)
+        self._look_for_parameters()
+
+    def _look_at_call(self, module: nn.Module, args: list[Any]) -> None:
+        self._meet(module)
+        if not self._phase:
+            self.log.note("first forward pass", random_state=random_state(), line=script_line(),
+                          dropout=any(map(_drops, module.modules())))
+        self._phase = "training"
+        tensors = [x for x in args if isinstance(x, Tensor) and x.dim()]
+        self._forwards += 1
+        self._note_line("forward")
+        self._micro_batches += [len(x) for x in tensors[:1]]
+        self._examples += row_keys(tensors[0]) if tensors else []
+
+    def _look_at_evaluation(self, module: nn.Module) -> None:
+        if self._phase == "evaluation":
+            return
+        self._phase = "evaluation"
+        module = unwrapped(module)
+        self.log.note("evaluation", training=module.training and any(
+            isinstance(m, (WITH_DROPOUT, nn.modules.batchnorm._BatchNorm)) for m in module.modules()),
+            buffers=self._keep_all((name, x) for name, x in module.named_buffers() if x.is_floating_point()),
+            line=script_line())
+
+    def _look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
+        if isinstance(module, DistributedDataParallel) and inner is not None:
+            self._meet(inner)
+        super()._look_at_wrapper(module, _, inner)
+
+    def _refuse_shards(self) -> None:
+        """Shards are watched as far as they go."""
+
+    # losses
+
+    def _going_backward(self, backward: Callable) -> Callable:
+        def going(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            self.num_backwards += 1
+            with suppress(Exception):  # the graph's own names may change with PyTorch's version
+                watch_loss(tensors, self._terms.append)
+            self._note_line("backward")
+            return backward(tensors, *args, **kwargs)
+
+        return going
+
+    def _scaled(self, scale: Callable) -> Callable:
+        inner = super()._scaled(scale)
+
+        def scaled(scaler: Any, outputs: Any) -> Any:
+            self._scaler_scales = scaler.is_enabled()
+            return inner(scaler, outputs)
+
+        return scaled
+
+    def _unscaling(self, unscale: Callable) -> Callable:
+        def unscaling(*args: Any, **kwargs: Any) -> Any:
+            self._unscaled = True
+            return unscale(*args, **kwargs)
+
+        return unscaling
+
+    def _clipping(self, clip: Callable) -> Callable:
+        inner = super()._clipping(clip)
+
+        def clipping(*args: Any, **kwargs: Any) -> Any:
+            if self._scaler_scales and not self._unscaled and self._scale != 1:
+                self.log.note("clipped while scaled", scale=self._scale, line=script_line())
+            before = self._gradients()
+            self._at_clip = before if self._at_clip is None else self._at_clip
+            return inner(*args, **kwargs)
+
+        return clipping
+
+    def _clipping_values(self, clip: Callable) -> Callable:
+        return self._clipping(clip)
+
+    # steps
+
+    def _adding(self, add: Callable) -> Callable:
+        def adding(optimizer: Optimizer, group: Any) -> Any:
+            result = add(optimizer, group)
+            if not any(optimizer is other for other in self.optimizers):
+                self.optimizers.append(optimizer)
+            return result
+
+        return adding
+
+    def _add_step(self, step: Step, optimizer: Any) -> None:
+        terms = [term._replace(weight=term.weight / self._scale, factor=term.factor / self._scale)
+                 for term in self._terms]
+        number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
+        self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
+                      method=type(optimizer).__name__,
+                      is_sharded=any(hasattr(p, "device_mesh") for p in self.networks.parameters()),
+                      divides_by_own=any(map(_divides_by_own, self.networks.modules())),
+                      has_gradient=any(p.grad is not None for group in optimizer.param_groups for p in group["params"]),
+                      hooked=any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
+                      wrapped=bool(self.wrappers), no_sync=self.unsent,
+                      group_size=min((one.process_group.size() for one in self.wrappers), default=0))
+        self.num_steps += 1
+        if self.num_steps >= MOST_STEPS and not self.num_passes_with_steps:
+            self.enough()
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._terms = []
+        self._unscaled = False
+        self._at_clip: Values | None = None
+
+    # data
+
+    def _iterating(self, iterate: Callable) -> Callable:
+        def iterated(loader: DataLoader) -> Any:
+            if get_worker_info() is not None or self._has_ended:
+                return iterate(loader)
+            line = script_line()
+            known = self.loaders.setdefault((id(loader.dataset), line), _Loader(len(self.loaders), loader, line))
+            known.loader = loader
+            if known.trained >= EPOCHS or self.num_passes_with_steps >= MOST_PASSES:
+                self.enough()
+            if not known.passes:
+                self._look_at_loader(known)
+            known.passes += 1
+            old = getattr(loader, "_iterator", None)
+            if old is not None:
+                old.__dict__.pop("_d2lpar_indices", None)
+            state = random_state()
+            return _Pass(self, known, iterate(loader), state)
+
+        return iterated
+
+    def _look_at_loader(self, known: _Loader) -> None:
+        loader, sampler = known.loader, sampler_of(known.loader)
+        example, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
+        self.log.note("loader", number=known.number, sampler=type(sampler).__name__, line=known.line,
+                      examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
+                      first=example, is_random=is_random, shuffles=bool(
+                          getattr(sampler, "shuffle", isinstance(sampler, torch.utils.data.RandomSampler))),
+                      distributed=getattr(sampler, "num_replicas", 1) > 1)
+
+    # the end
+
+    def _saving(self, save: Callable) -> Callable:
+        def saving(what: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(file, (str, os.PathLike)):
+                self.log.note("save", file=os.path.abspath(file), line=script_line())
+            return save(what, file, *args, **kwargs)
+
+        return saving
+
+    def end(self, error: str, enough: bool = False, line: str = "") -> None:
+        """Note how the run ended, once."""
+        if not self._has_ended and (dist.is_initialized() or not self.settings.spawns):
+            self._has_ended = True
+            parameters: Values = {}
+            with suppress(Exception):
+                parameters = self._keep_all(self.networks.named_parameters())
+            self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
+                          asked=sorted(self.asked), has_optimizer=bool(self.optimizers))
+
+    def enough(self) -> None:
+        """Everything was seen: end the run, or leave PyTorch as it was."""
+        if self._has_ended:
+            return
+        self.end("", enough=True)
+        if self.settings.to_the_end:
+            self.stop()
+            return
+        while True:
+            signal.pause()  # until the watching process has heard of all ranks
+
+
+class _Loader:
+    """A loader, and how often it was gone through."""
+
+    def __init__(self, number: int, loader: DataLoader, line: str) -> None:
+        self.number, self.loader, self.line, self.passes, self.trained = number, loader, line, 0, 0
+
+
+class _Pass:
+    """One pass through a loader, which is ended early if it is long."""
+
+    def __init__(self, watcher: Watcher, known: _Loader, inner: Any, state: str) -> None:
+        self.watcher, self.known, self.inner, self.state = watcher, known, inner, state
+        self.epoch, self.batches, self.length = known.passes - 1, 0, length(known.loader)
+        self.first_step, self.first_backward, self.is_noted = watcher.num_steps, watcher.num_backwards, False
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __len__(self) -> int:
+        return len(self.inner)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def __next__(self) -> Any:
+        if self._has_shown_enough() and _is_for_loop(sys._getframe(1)):
+            self.note(is_whole=self._draw_the_rest())
+            raise StopIteration
+        try:
+            batch = next(self.inner)
+        except StopIteration:
+            self.note(is_whole=True)
+            raise
+        self.batches += 1
+        return batch
+
+    def _has_shown_enough(self) -> bool:
+        if self.length is None or self.length <= LONGEST_EPOCH or self.batches < SHORT_EPOCH or (
+                self.watcher.settings.to_the_end):
+            return False
+        trains = self.watcher.num_backwards > self.first_backward
+        return self.watcher.num_steps - self.first_step >= STEPS_OF_SHORT_EPOCH if trains else (
+            self.batches >= 2 * SHORT_EPOCH)
+
+    def _draw_the_rest(self) -> bool:
+        """Draw what would have come, without loading it; whether that was all."""
+        indices, most = _indices_of(self.inner), self.length or 0
+        with suppress(Exception):
+            for index in self.inner._sampler_iter:
+                indices.append(index)
+                if len(indices) >= most or len(indices) > MOST_INDICES:
+                    break
+            return len(indices) == most
+        return False
+
+    def note(self, is_whole: bool) -> None:
+        """Note it, once."""
+        if self.is_noted:
+            return
+        self.is_noted = True
+        steps = self.watcher.num_steps - self.first_step
+        trained = self.watcher.num_backwards > self.first_backward
+        self.known.trained += trained
+        self.watcher.num_passes_with_steps += trained
+        self.watcher.log.note("pass", number=self.known.number, epoch=self.epoch, trained=trained, steps=steps,
+                              batches=self.batches, is_whole=is_whole, state=self.state,
+                              indices=[list(map(int, batch)) if isinstance(batch, (list, tuple)) else [int(batch)]
+                                       for batch in _indices_of(self.inner) if _is_index(batch)])
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.note(is_whole=False)
+
+
+def _is_index(batch: Any) -> bool:
+    return all(isinstance(x, (int, np.integer)) for x in (batch if isinstance(batch, (list, tuple)) else [batch]))
+
+
+def _indices_of(iterator: Any) -> list:
+    return iterator.__dict__.setdefault("_d2lpar_indices", [])
+
+
+def _taking_indices(take: Callable) -> Callable:
+    def taking(iterator: Any) -> Any:
+        index = take(iterator)
+        if iterator._dataset_kind == loading._DatasetKind.Map:
+            _indices_of(iterator).append(index)
+        return index
+
+    return taking
+
+
+def _compiling(_: Callable) -> Callable:
+    def compiling(model: Any = None, **kwargs: Any) -> Any:
+        return model if model is not None else lambda function: function
+
+    return compiling
+
+
+def _is_for_loop(frame: Any) -> bool:
+    """Whether the caller asks as a for loop does, which takes a StopIteration as its end."""
+    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["FOR_ITER"]
+
+
+def _divides_by_own(module: nn.Module) -> bool:
+    """Whether `fully_shard` was told by what to divide the sum of the gradients."""
+    with suppress(Exception):  # not public
+        group = module._get_fsdp_state()._fsdp_param_group  # type: ignore
+        return group.gradient_divide_factor is not None
+    return False
+
+
+def _drops(module: nn.Module) -> bool:
+    return bool((isinstance(module, WITH_DROPOUT) and module.p) or
+                (isinstance(module, (nn.RNNBase, nn.MultiheadAttention)) and module.dropout))
+
+
+def length(x: Any) -> int | None:
+    """How long something is; None if it does not say."""
+    try:
+        return len(x)
+    except (TypeError, NotImplementedError, AttributeError, ValueError):
+        return None
+
+
+def sampler_of(loader: DataLoader) -> Any:
+    """What decides on the examples of a loader, and of a batch sampler."""
+    return getattr(loader.batch_sampler, "sampler", loader.batch_sampler) or loader.sampler
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The network inside of wrappers."""
+    while isinstance(module, DistributedDataParallel) or hasattr(module, "_orig_mod"):
+        module = module.module if isinstance(module, DistributedDataParallel) else module._orig_mod  # type: ignore
+    return module
+
+
+# what is noted of tensors
+
+
+@lru_cache(8)
+def _row_weights(n: int, kind: torch.dtype, device: torch.device) -> Tensor:
+    return torch.randn(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64).to(device, kind)
+
+
+@lru_cache(4096)
+def _weights(n: int) -> Tensor:
+    return torch.randn(n, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+
+
+@torch.no_grad()
+def sketch(x: Tensor) -> Tensor:
+    """Eight sums of a tensor's elements, in float64, each element times a random number that its place has."""
+    x = x.to_local() if hasattr(x, "device_mesh") else x  # type: ignore
+    x = x.detach().to_dense()
+    x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    x = x.reshape(-1)
+    x = x if x.dtype == torch.float64 else x.to(torch.float32)
+    if len(x) > 8 * COLUMNS:
+        rows = x[:len(x) // COLUMNS * COLUMNS].view(-1, COLUMNS) @ _row_weights(COLUMNS, x.dtype, x.device)
+        x = torch.cat([rows, x[len(x) // COLUMNS * COLUMNS:]])
+    x = x.cpu().double()
+    return nn.functional.pad(x * _weights(len(x)), (0, -len(x) % NUMBERS)).view(-1, NUMBERS).sum(0)
+
+
+@torch.no_grad()
+def row_keys(X: Tensor) -> list[bytes]:
+    """One for each of the first examples that go through the network, the same for the same values."""
+    X = X.detach()[:ROWS]
+    if X.is_complex() or X.dtype == torch.bool or hasattr(X, "device_mesh"):
+        return []
+    X = X.reshape(len(X), -1)[:, :OF_ROW].float().cpu()
+    return [hashlib.blake2b(row.numpy().tobytes(), digest_size=8).digest() for row in X]
+
+
+def random_state() -> str:
+    """Where PyTorch's random numbers are, as a digest."""
+    return hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=8).hexdigest()
+
+
+def probe(dataset: Any) -> tuple[str | None, bool]:
+    """The first example as a digest, with the same random numbers on all ranks; and whether it is random."""
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    found = []
+    try:
+        for seed in (1, 2):
+            torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)
+            found.append(_digest(dataset[0]))
+    except Exception:
+        return None, False
+    finally:
+        torch.set_rng_state(states[0]), random.setstate(states[1]), np.random.set_state(states[2])
+    return found[0], found[0] != found[1]
+
+
+def _digest(x: Any) -> str:
+    parts: Iterable = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else [x]
+    arrays = [part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in parts]
+    texts = [x.tobytes().hex() if isinstance(x, np.ndarray) else repr(x) if isinstance(
+        x, (int, float, str, bytes, np.generic)) else _bytes_of(x) for x in arrays]
+    return hashlib.blake2b("|".join(texts).encode(), digest_size=8).hexdigest()
+
+
+def _bytes_of(x: Any) -> str:
+    return x.tobytes().hex() if hasattr(x, "tobytes") else type(x).__name__  # an image of PIL has them
+
+
+# a watched process
+
+_watchers: list[Watcher] = []
+
+
+def install() -> None:
+    """Watch this process, as the environment says."""
+    if not _watchers:
+        _watchers.append(Watcher(Settings(**json.loads(os.environ[SETTINGS]))))
+        _watchers[0].start()
+
+
+def run_script(words: list[str]) -> None:
+    """Run a script, or with "-m" a module, as Python does, and note how it ends."""
+    install()
+    watcher, is_module = _watchers[0], words[0] == "-m"
+    name = words[1] if is_module else words[0]
+    sys.argv = words[1:] if is_module else list(words)
+    sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(name))
+    error, code = "", 0
+    try:
+        if is_module:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+        else:
+            runpy.run_path(name, run_name="__main__")
+    except SystemExit as leaving:
+        code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
+        error = f"SystemExit: {leaving.code}" if code else ""
+    except BaseException as problem:
+        code, error = 1, "".join(traceback.format_exception_only(problem)).strip()
+        frames = [f for f in traceback.extract_tb(problem.__traceback__)
+                  if os.path.dirname(f.filename) != HERE and not f.filename.startswith("<frozen")]
+        print("Traceback (most recent call last):\n", *traceback.format_list(frames), error, sep="", file=sys.stderr)
+        own = [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename and "site-packages" not in f.filename]
+        line = f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}: `{own[-1].line}`" if own else ""
+        watcher.end(error, line=line)
+    watcher.end(error)
+    sys.exit(code)

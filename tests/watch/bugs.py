@@ -1,0 +1,270 @@
+"""One DDP script and what can go wrong in it: `watch bugs.py NAME`. EXPECTED says what must be found first."""
+
+import os
+import sys
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Subset, TensorDataset, random_split
+
+EXPECTED = {
+    # right
+    "right": [], "spawned": [], "spawned by Process": [], "iterable": [], "no loader": [], "sharded": [], "scaler": [],
+    "accumulated": [], "rows by hand": [], "weighted sampling": [], "several epochs of twenty": [], "GAN": [],
+    "half the loss": [], "rank 0 evaluates and saves": [], "sum over all examples": [], "joined": [], "compiled": [],
+    "own data on each rank": [], "BatchNorm evaluated": [], "LBFGS": [], "EMA": [], "next(iter)": [], "autocast": [],
+    "sharded, summed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
+    # wrong
+    "no set_epoch": ["same order in every epoch"], "no sampler": ["same examples on all ranks"],
+    "split without a seed": ["different data sets"], "data without a seed": ["different data sets"],
+    "shuffled by rank": ["repeated examples"], "unequal batches": ["different numbers of batches"],
+    "a rank stops": ["hangs"], "a rank raises": ["raises"], "no zero_grad": ["gradients of earlier steps"],
+    "no group": ["no group"], "all save": ["all ranks save"], "clipped while scaled": ["clipped while scaled"],
+    "summed loss": ["divided twice"], "loss times the ranks": ["loss multiplied by world size"],
+    "sharded, loss times the ranks": ["loss multiplied by world size"],
+    "one class": ["zero gradients"], "optimizer of a copy": ["other parameters"], "loaded on rank 0": ["different start"],
+    "net.module": ["DDP bypassed"], "rank 0 evaluates through DDP": ["hangs"], "no_sync": ["in no_sync"],
+    "clipped by value before": ["clipped before the sum"], "spawned, no set_epoch": ["same order in every epoch"],
+    "rates differ": ["different learning rates"], "unfrozen later": ["not exchanged"], "NaN": ["NaN"],
+    "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
+    "sum over the batch": ["divided twice"], "one term times the ranks": ["one term times the world size"],
+    # right, with a note
+    "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
+    "padded evaluation": ["padded"],
+}
+NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded"}
+
+
+class Noisy(Dataset):
+    """Changes its examples at random."""
+
+    def __init__(self, X, y):
+        self.X, self.y = X, y
+
+    def __len__(self):
+        return len(self.X)
+
+    def __getitem__(self, i):
+        return self.X[i] + 0.1 * torch.randn(10), self.y[i]
+
+
+class Stream(IterableDataset):
+    def __init__(self, X, y, rank, k):
+        self.rows = list(zip(X, y))[rank::k]
+
+    def __iter__(self):
+        return iter(self.rows)
+
+
+def has(name, *bugs):
+    return name in bugs
+
+
+def train(name, rank, k):
+    torch.manual_seed(rank if has(name, "data without a seed") else 0)
+    n = 480 if has(name, "several epochs of twenty") else 97 if has(name, "padded evaluation") else 96
+    X, y = torch.randn(n, 10), torch.randint(1 if name == "one class" else 3, (n,))
+    classes = 1 if name == "one class" else 3
+    if not has(name, "same augmentation", "same dropout"):
+        torch.manual_seed(rank)
+    data = Noisy(X, y) if has(name, "same augmentation") else TensorDataset(X, y)
+    if has(name, "split without a seed"):
+        data, _ = random_split(data, [72, 24])
+    if has(name, "training subset"):
+        data = Subset(data, list(range(0, 96, 2)))
+    sampler = DistributedSampler(data, k, rank)
+    if has(name, "shuffled by rank"):
+        sampler = torch.randperm(n)[rank::k].tolist()
+    if has(name, "weighted sampling"):
+        sampler = torch.utils.data.WeightedRandomSampler(torch.ones(n), n // k)
+    if has(name, "unequal batches", "joined"):
+        sampler = list(range(rank, n - (20 if rank else 0), k))
+    shuffled = has(name, "no sampler")
+    loader = DataLoader(data, 8, shuffle=shuffled, sampler=None if shuffled else sampler, drop_last=True)
+    if has(name, "iterable", "iterable, all of it"):
+        loader = DataLoader(Stream(X, y, *((0, 1) if name == "iterable, all of it" else (rank, k))), 8)
+    if has(name, "own data on each rank"):
+        loader = DataLoader(TensorDataset(X[rank::k], y[rank::k]), 8, shuffle=True)
+    if has(name, "rows by hand"):
+        loader = DataLoader(data, 8 * k, shuffle=True, generator=torch.Generator().manual_seed(1), drop_last=True)
+
+    layers = [nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, classes)]
+    if has(name, "same dropout"):
+        layers.insert(2, nn.Dropout(0.3))
+    if has(name, "BatchNorm evaluated", "not evaluated", "rank 0 evaluates through DDP"):
+        layers.insert(1, nn.BatchNorm1d(16))
+    if has(name, "unfrozen later"):
+        layers[0].requires_grad_(False)
+    inner = nn.Sequential(*layers)
+    if name.startswith("sharded"):
+        from torch.distributed.fsdp import fully_shard
+        net = fully_shard(inner)
+        if name == "sharded, summed":
+            net.set_gradient_divide_factor(1.0)
+            net.set_force_sum_reduction_for_comms(True)
+    else:
+        net = inner if has(name, "no group", "clipped by value before") else DDP(torch.compile(inner) if name == "compiled" else inner)
+    trained = __import__("copy").deepcopy(inner) if has(name, "optimizer of a copy") else net
+    if has(name, "clipped by value before"):
+        for p in net.parameters():
+            dist.broadcast(p.data, 0)
+    if has(name, "loaded on rank 0") and rank == 0:
+        inner.load_state_dict({key: x + 0.1 for key, x in inner.state_dict().items()})
+    if has(name, "unfrozen later"):
+        inner[0].requires_grad_(True)
+    lr = 0.1 * (1 + rank) if has(name, "rates differ") else 0.1
+    optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3) if name == "LBFGS" else torch.optim.SGD(
+        trained.parameters(), lr=lr, momentum=0.9)
+    scaler = torch.amp.GradScaler("cpu", enabled=has(name, "scaler", "clipped while scaled"))
+    average = torch.optim.swa_utils.AveragedModel(inner) if name == "EMA" else None
+
+    def loss_of(X, y):
+        if has(name, "rows by hand"):
+            X, y = X[rank::k], y[rank::k]
+        scores = (inner if has(name, "net.module") else net)(X)
+        if has(name, "one class"):
+            return F.cross_entropy(scores, y)
+        if has(name, "summed loss"):
+            return F.cross_entropy(scores, y, reduction="sum")
+        if has(name, "sum over the batch"):
+            return F.cross_entropy(scores, y, reduction="sum") / (8 * k)
+        if has(name, "sum over all examples", "sharded, summed"):
+            return F.cross_entropy(scores, y, reduction="sum") / (8 * k) * (1 if name.startswith("sharded") else k)
+        loss = F.cross_entropy(scores, y)
+        loss = loss * (k if has(name, "loss times the ranks", "sharded, loss times the ranks") else 1)
+        if has(name, "one term times the ranks"):
+            loss = loss + k * 0.3 * scores.square().mean()
+        return loss * float("nan") if has(name, "NaN") and rank else loss / 2 if has(name, "half the loss") else loss
+
+    def step(i, X, y):
+        micro = 2 if has(name, "accumulated") else 1
+        if name == "LBFGS":
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(X, y)
+                loss.backward()
+                return loss
+            return optimizer.step(closure)
+        if not has(name, "no zero_grad"):
+            optimizer.zero_grad()
+        for m in range(micro):
+            quiet = has(name, "no_sync") or m + 1 < micro
+            with net.no_sync() if quiet else nullcontext():
+                with torch.autocast("cpu", torch.bfloat16, enabled=has(name, "autocast")):
+                    loss = loss_of(X[m::micro], y[m::micro]) / micro
+                scaler.scale(loss).backward()
+        if has(name, "scaler"):
+            scaler.unscale_(optimizer)
+        if has(name, "scaler", "clipped while scaled"):
+            nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        if has(name, "clipped by value before"):
+            nn.utils.clip_grad_value_(net.parameters(), 0.01)
+            for p in net.parameters():
+                dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)
+                p.grad /= k
+        if has(name, "gradient noise"):
+            noise = torch.Generator().manual_seed(i)
+            for p in net.parameters():
+                p.grad += 0.01 * torch.randn(p.shape, generator=noise)
+        if has(name, "penalty by hand"):
+            for p in net.parameters():
+                p.grad += 0.01 * p.detach()
+        scaler.step(optimizer)
+        scaler.update()
+        if average:
+            average.update_parameters(inner)
+
+    for epoch in range(3):
+        if hasattr(sampler, "set_epoch") and not has(name, "no set_epoch", "spawned, no set_epoch"):
+            sampler.set_epoch(epoch)
+        net.train()
+        if name == "next(iter)":
+            batches = iter(loader)
+            for i in range(len(loader)):
+                step(i, *next(batches))
+            continue
+        if name == "no loader":
+            for i in range(30):
+                rows = torch.randint(n, (8,))
+                step(i, X[rows], y[rows])
+            continue
+        with net.join() if name == "joined" else nullcontext():
+            for i, (X_, y_) in enumerate(loader):
+                if has(name, "a rank stops") and rank and i == 3:
+                    break
+                if has(name, "a rank raises") and rank and i == 2:
+                    raise ValueError("a bad example")
+                if has(name, "other collectives") and i == 2:
+                    x = torch.zeros(5 + 3 * rank)
+                    dist.all_reduce(x)
+                step(i, X_, y_)
+        if has(name, "rank 0 evaluates and saves", "rank 0 evaluates through DDP") and rank == 0:
+            (inner if name == "rank 0 evaluates and saves" else net).eval()
+            with torch.no_grad():
+                for X_, y_ in DataLoader(TensorDataset(X, y), 32):
+                    (inner if name == "rank 0 evaluates and saves" else net)(X_)
+            torch.save(inner.state_dict(), os.devnull)
+        if has(name, "BatchNorm evaluated", "padded evaluation", "not evaluated"):
+            if name != "not evaluated":
+                net.eval()
+            part = DistributedSampler(TensorDataset(X, y), k, rank, shuffle=False)
+            with torch.no_grad():
+                for X_, y_ in DataLoader(TensorDataset(X, y), 16, sampler=part):
+                    net(X_)
+        if has(name, "all save"):
+            torch.save(inner.state_dict(), "/tmp/net.pt")
+        if dist.is_initialized():
+            dist.barrier()
+
+
+def train_gan(rank, k):
+    torch.manual_seed(rank)
+    makes, judges = DDP(nn.Linear(4, 6)), DDP(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1)))
+    of_makes, of_judges = (torch.optim.Adam(net.parameters(), 1e-2) for net in (makes, judges))
+    data = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(1)))
+    sampler = DistributedSampler(data, k, rank)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for (X,) in DataLoader(data, 8, sampler=sampler):
+            fake = makes(torch.randn(8, 4))
+            of_judges.zero_grad()
+            real_loss = F.binary_cross_entropy_with_logits(judges(torch.cat([X, fake.detach()])), torch.cat(
+                [torch.ones(len(X), 1), torch.zeros(8, 1)]))
+            real_loss.backward()
+            of_judges.step()
+            of_makes.zero_grad()
+            F.binary_cross_entropy_with_logits(judges(fake), torch.ones(8, 1)).backward()
+            of_makes.step()
+
+
+def start(rank, name, k):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "12355"
+    dist.init_process_group("gloo", rank=rank, world_size=k)
+    train(name, rank, k)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    name = sys.argv[1]
+    if name == "spawned by Process":
+        ranks = [mp.get_context("spawn").Process(target=start, args=(rank, name, 2)) for rank in range(2)]
+        for one in ranks:
+            one.start()
+        for one in ranks:
+            one.join()
+    elif name.startswith("spawned"):
+        k = max(torch.cuda.device_count(), 1)
+        mp.spawn(start, (name, k), nprocs=k)
+    elif name == "no group":
+        train(name, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    else:
+        dist.init_process_group()
+        local_rank = int(os.environ["LOCAL_RANK"])
+        torch.cuda.set_device(local_rank) if torch.cuda.is_available() else None
+        (train_gan if name == "GAN" else lambda *args: train(name, *args))(dist.get_rank(), dist.get_world_size())
+        dist.destroy_process_group()
