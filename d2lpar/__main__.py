@@ -33,15 +33,14 @@ def main() -> None:
     about = "run a data-parallel script as it is, and say what is wrong (seconds)"
     options = commands.add_parser("watch", help=about, description=about, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
-        epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+        epilog="The script may also be -m, a module, and its arguments; {rank} in an argument is the rank. "
+        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
     options.add_argument("--ranks", type=int, default=2, help="how many, where the script leaves that to torchrun (2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options.add_argument("--show", action="store_true", help="show what the script prints")
     options.add_argument("--to-the-end", action="store_true", help="do not end the run when enough was seen")
-    options.add_argument("script", nargs=argparse.REMAINDER,
-                         help="and its arguments, in which {rank} is the rank; or -m, a module, and its arguments")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
@@ -55,18 +54,19 @@ def main() -> None:
                          help="in place of them, single steps of many kinds from ten trained networks (twenty minutes)")
     options.add_argument("--full-size", action="store_true",
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
+    own = _own_words(sys.argv[1:])
     if sys.argv[1:2] == ["train"]:
         agent = os.getppid()  # before the seconds of imports, in which it may be killed
         from d2lpar.trainer import command as train
 
         train(sys.argv[2:], agent)
         return
-    args = parser.parse_args(sys.argv[1:] or ["--help"])
+    args = parser.parse_args(own or ["--help"])
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks, args.allow, args.json)
         return
     if args.command == "watch":
-        _watch(args)
+        _watch(args, sys.argv[1 + len(own):])
         return
     if args.command == "bench":
         from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
@@ -131,18 +131,30 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
     sys.exit(not found.ok)
 
 
-def _watch(args: argparse.Namespace) -> None:
+def _own_words(words: list[str]) -> list[str]:
+    """The command and its options, without a script to watch and the script's own."""
+    if words[:1] != ["watch"]:
+        return words
+    end = 1
+    while end < len(words) and words[end].startswith("-") and words[end] != "-m":
+        end += 2 if words[end] in ("--ranks", "--allow") else 1
+    return words[:end]
+
+
+def _watch(args: argparse.Namespace, script: list[str]) -> None:
     """Print what is wrong with a script; exit with 1 if anything is, and with 2 if it cannot be run."""
     from d2lpar.diagnosis.watch import NotRun, watch
 
-    if not args.script:
+    if not script or script == ["-m"]:
         _cannot("which script? python -m d2lpar watch train.py")
-    if args.script[0] != "-m" and not os.path.isfile(args.script[0]):
-        _cannot(f"there is no file {args.script[0]}")
+    if script[0] != "-m" and not os.path.isfile(script[0]):
+        _cannot(f"there is no file {script[0]}")
     try:
-        found = watch(args.script, args.ranks, args.allow, args.show, args.to_the_end)
+        found = watch(script, args.ranks, args.allow, args.show, args.to_the_end)
     except (NotRun, ValueError) as problem:
         _cannot(str(problem))
+    if isinstance(found, int):  # torchrun's first rank prints it
+        sys.exit(found)
     print(json.dumps(found.as_dict(), indent=1) if args.json else found)
     sys.exit(not found.ok)
 

@@ -174,7 +174,9 @@ class Evidence:
     def all_own(self) -> bool:
         """Whether that is everything that any rank could have exchanged."""
         is_beside = self.wrapped and self._is_part and self.many[0].wrapped.isdisjoint(self.own)  # outside DDP
-        return bool(self.own) and len(self.own) == len(self.names) and not is_beside
+        others = [{name: step.own[name] for name in self.names if name in step.own and name not in self.own}
+                  for step in self.many]  # such as a bias before BatchNorm, whose gradient is zero
+        return bool(self.own) and not differing(others, self.size) and not is_beside
 
     @cached_property
     def bypassed(self) -> list[str]:

@@ -25,6 +25,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from d2lpar.base.checks import check_counts
 from d2lpar.diagnosis.compare import Diagnosis
 
+FEED_NAMES = ("same examples on all ranks", "different numbers of batches", "repeated examples", "padded",
+              "missing examples", "incomplete last minibatch", "not shuffled", "same order in every epoch")
 Epoch = list[list[list[Any]]]  # by rank, by batch: what identifies the examples
 
 

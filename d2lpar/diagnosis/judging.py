@@ -144,7 +144,7 @@ def _judge_data(ran: Ran, found: Diagnosis) -> None:
         is_open = bool(ran.stands or ran.crashed) and not epochs  # an epoch that not all ranks have finished
         if is_open or any(data["trained"] for epoch in epochs for data in epoch):
             _judge_training_data(ran, of_ranks, epochs, found)
-        elif first["distributed"] and (first["examples"] or 0) % ran.k:
+        elif first["distributed"] and not first["drops"] and (first["examples"] or 0) % ran.k:
             found.add("padded", f"DistributedSampler repeats some of {first['examples']:,} examples so that {ran.k} "
                       "ranks have the same number, and a metric counts them twice", fault=False)
         else:
@@ -316,7 +316,8 @@ def _mean_own(many: Sequence[Step]) -> Values:
 def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, found: Diagnosis) -> bool:
     """Write down the first rule that holds; whether what comes after may be its consequence."""
     many = [data["step"] for data in row]
-    right = _mean_own(many)
+    has_one = {name for step in many for name in step.gradients}
+    right = {name: x for name, x in _mean_own(many).items() if name in has_one}  # the script may throw some away
     taken = {name: x for name, x in many[0].unclipped.items() if name in right}
     times = factor(flat(taken, taken), flat(right, taken)) if taken else None
     right = {name: x * (times or 1.0) for name, x in right.items()}
@@ -516,9 +517,9 @@ def _judge_end(ran: Ran, found: Diagnosis) -> None:
                 f"rank {r} stands in {data['line']}" for r, data in errors if data["line"]])
             found.say_by_name("hangs", stands=stands)
         else:
-            words = (first[1]["error"] if first else ran.output).strip().rpartition("\n")[2][:300]
+            words = first[1]["error"].strip().partition("\n")[0] if first else ran.output.strip().rpartition("\n")[2]
             line = f" [{first[1]['line']}]" if first and first[1]["line"] else ""
-            found.say_by_name("raises", line, error=words)
+            found.say_by_name("raises", line, error=words[:300])
 
 
 def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:

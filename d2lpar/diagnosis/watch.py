@@ -24,14 +24,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from d2lpar.base.checks import check_counts
 from d2lpar.diagnosis.compare import Diagnosis
+from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
 from d2lpar.diagnosis.recording import NOT_THE_SCRIPT
+from d2lpar.diagnosis.rules import NAMES
 from d2lpar.diagnosis.watching import ROOT, SETTINGS, Settings
 from d2lpar.processes.rank import loopback
 
 LOOK_S = 0.1
 IDLE_S = 10.0  # without a record and without work, while a rank waits in PyTorch
+MOST_IDLE_S = 600.0  # the same where none does, such as during a download
 PATIENCE_S = 5.0  # for the other ranks, when one has seen enough or has ended
 LAST_LINES = 12  # of the script's output, shown after an error
 KEEPER = Path(ROOT, "d2lpar", "processes", "keeper.py")
@@ -44,7 +48,7 @@ class NotRun(Exception):
 
 
 def watch(words: Sequence[str], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
-          to_the_end: bool = False) -> Diagnosis:
+          to_the_end: bool = False) -> Diagnosis | int:
     """Run a script on so many ranks of this machine, and say what is wrong with it.
 
     Args:
@@ -54,33 +58,67 @@ def watch(words: Sequence[str], ranks: int = 2, allow: Iterable[str] = (), show:
         show: let the script print; by default its output is shown only after an error.
         to_the_end: let the script end by itself, after enough was seen.
 
+    Started by torchrun, each process runs its own rank of the script. The first one says what is wrong; the others get
+    its exit code, 0 or 1.
+
     Raises:
         NotRun: if it ends before it makes a step, and for no reason that has to do with ranks.
+        ValueError: for a name in `allow` that is not known, and for a number of ranks that makes no sense.
     """
-    found, scale, ran = _watch_once(words, ranks, allow, show, to_the_end)
-    if scale and not scale.is_clear and not found.is_decided:
-        alone, again = None, None
-        with suppress(NotRun):
-            _, alone, again = _watch_once(words, 1, allow, False, False)
-        scale_fault(scale, ran.k, alone if again and again.k == 1 else None, found)
+    allow = list(allow)
+    if unknown := [name for name in allow if name not in (*NAMES, *FEED_NAMES)]:
+        raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: "
+                         f"{', '.join((*NAMES, *FEED_NAMES))}")
+    check_counts(ranks=ranks)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return _watch_under_torchrun(words, allow, show, to_the_end)
+    ran = _run(words, ranks, show, to_the_end)
+    found, scale = _judge(ran, words, allow)
+    _confirm(found, scale, ran, words)
     return found
 
 
-def _watch_once(words: Sequence[str], k: int, allow: Iterable[str], show: bool,
-                to_the_end: bool) -> tuple[Diagnosis, Scale | None, Ran]:
-    ran = run_watched(words, k, show, to_the_end)
-    if ran.crashed and not any(ran.steps) and not ran.stands:
-        without = run_watched(words, k, show, to_the_end, pretend=False)  # no GPU instead of one that is not there
-        ran = without if any(without.steps) or not without.crashed else ran
+def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to_the_end: bool) -> Diagnosis | int:
+    run = _UnderTorchrun(show)
+    if run.rank:
+        return run.follow(words, to_the_end)
+    code = 2
+    with run:
+        try:
+            ran = run.lead(words, to_the_end)
+            found, scale = _judge(ran, words, allow)
+            _confirm(found, scale, ran, words)
+            code = int(not found.ok)
+        finally:
+            run.say(code)
+    return found
+
+
+def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[Diagnosis, Scale | None]:
     name = next((os.path.basename(word) for word in words if word != "-m"), "?")
-    steps = [len(steps) for steps in ran.steps]
-    most = max(steps, default=0)
+    most = max(map(len, ran.steps), default=0)
     about = f"watched {name} on {ran.k} ranks, for {most} step{'s' * (most != 1)}"
     found = Diagnosis(about, allow, UNCHECKED, watched=True)
     scale = judge(ran, found)
-    if not most and found.ok:
+    if not most and (found.ok or _have_all_failed(ran)):
         raise NotRun(_why(ran))
-    return found, scale, ran
+    return found, scale
+
+
+def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str]) -> None:
+    """Run the script as a single process, if the scale of its gradients may be wrong."""
+    if scale and not scale.is_clear and not found.is_decided:
+        alone = None
+        with suppress(NotRun):
+            again = _run(words, 1)
+            alone = _judge(again, words)[1] if again.k == 1 else None
+        scale_fault(scale, ran.k, alone, found)
+
+
+def _have_all_failed(ran: Ran) -> bool:
+    """Whether every rank ended with one and the same error."""
+    errors = {next((data["error"] for data in rank if data["error"]), "") for rank in ran.of("end")}
+    return ran.crashed and len(errors) == 1 and "" not in errors
 
 
 def _why(ran: Ran) -> str:
@@ -89,78 +127,84 @@ def _why(ran: Ran) -> str:
             "the script made no step with an optimizer of torch.optim").rstrip()
 
 
+def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False) -> Ran:
+    """Run a script with GPUs that are not there; and without any, if it cannot be run with those."""
+    ran = run_watched(words, k, show, to_the_end)
+    if ran.crashed and not any(ran.steps) and not ran.stands:
+        without = run_watched(words, k, show, to_the_end, pretend=False)
+        ran = without if any(without.steps) or not without.crashed else ran
+    return ran
+
+
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
                 pretend: bool = True) -> Ran:
     """Run a script on k ranks, and give what was noted."""
-    with _Run(k, show) as run:
-        run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns=False))
-        run.attend()
-        if any(rank and rank[0][0] == "spawns" for rank in run.records()):
-            run.end()
-            run.clear()
-            run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns=True))
+    for spawns in (False, True):
+        with _Run(k, show) as run:
+            run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns))
             run.attend()
-        return run.ran()
+            ran = run.ran()
+        if not any(rank and rank[0][0] == "spawns" for rank in ran.records):
+            break
+    return ran
 
 
 class _Run:
     """The processes of a run, and the folder with their records; nothing is left of either at the end."""
 
-    def __init__(self, k: int, show: bool) -> None:
-        self.k, self.show, self.folder = k, show, Path(tempfile.mkdtemp(prefix="d2lpar-watch-"))
+    def __init__(self, k: int, show: bool, shared: Path | None = None) -> None:
+        self.k, self.show, self.folder = k, show, shared or Path(tempfile.mkdtemp(prefix="d2lpar-watch-"))
         self.keeper = subprocess.Popen([sys.executable, "-I", "-S", str(KEEPER), str(self.folder)], bufsize=0,
                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        process_group=0)
-        self.clear()
-
-    def clear(self) -> None:
-        """Begin anew."""
-        for file in self.folder.iterdir():
-            file.unlink()
-        self.processes: list[subprocess.Popen] = []
-        self.spawns, self.stands = False, ""
+        self.processes: list[Any] = []  # of subprocess, or alike
         self.killed: set[int] = set()
-        self._read: dict[int, tuple[int, list]] = {}  # by rank: up to where, and what
+        self.spawns, self.stands = False, ""
+        self._noted: dict[int, tuple[int, list]] = {}  # by rank: up to where it was read, and what
 
     def __enter__(self) -> _Run:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.end()
+        self._end_keeper()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end_keeper(self) -> None:
         self.keeper.kill()
         self.keeper.wait()
         assert self.keeper.stdin is not None
         self.keeper.stdin.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, words: Sequence[str], settings: Settings) -> None:
         """Start the script as torchrun would, or once if it starts its ranks itself."""
+        self.spawns = settings.spawns
+        common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
+        common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+                   "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
+        for rank in range(1 if settings.spawns else self.k):
+            variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.k, "LOCAL_WORLD_SIZE": self.k,
+                         "GROUP_RANK": 0}
+            own = {} if settings.spawns else {name: str(value) for name, value in variables.items()}
+            self._start(words, common | own, rank)
+
+    def _start(self, words: Sequence[str], env: dict[str, str], rank: int) -> None:
         code = (f"import sys; sys.path.insert(0, {ROOT!r}); from d2lpar.diagnosis.watching import run_script; "
                 f"del sys.path[0]; run_script(sys.argv[1:])")
-        self.spawns = settings.spawns
-        common = {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-                  "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
-        of_ranks = [{"RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": self.k, "LOCAL_WORLD_SIZE": self.k, "GROUP_RANK": 0,
-                     "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0}
-                    for r in range(1 if settings.spawns else self.k)]
+        words = [word.replace("{rank}", str(rank)) for word in words]
+        with open(self.folder / f"{rank}.output", "wb") as file:
+            output: Any = sys.stderr if self.show else file
+            self.processes.append(subprocess.Popen([sys.executable, "-c", code, *words], env=env, stdout=output,
+                                                   stderr=output, stdin=subprocess.DEVNULL, start_new_session=True))
         assert self.keeper.stdin is not None
-        for r, variables in enumerate(of_ranks):
-            env = os.environ | common | {} if settings.spawns else os.environ | common | {
-                name: str(value) for name, value in variables.items()}
-            output = None if self.show else open(self.folder / f"{r}.output", "wb")  # noqa: SIM115
-            self.processes.append(subprocess.Popen(
-                [sys.executable, "-c", code, *(word.replace("{rank}", str(r)) for word in words)], env=env, stdin=subprocess.DEVNULL, stdout=output or sys.stderr,
-                stderr=output or sys.stderr, start_new_session=True))
-            self.keeper.stdin.write(b"%d\n" % self.processes[-1].pid)
-            if output:
-                output.close()
+        self.keeper.stdin.write(b"%d\n" % self.processes[-1].pid)
 
     def attend(self) -> None:
         """Wait until all ranks have ended or seen enough, or wait for one another; then end them."""
         size, since, work, first_end = -1, time.monotonic(), 0.0, 0.0
         while any(process.poll() is None for process in self.processes):
             time.sleep(LOOK_S)
-            now = sum(file.stat().st_size for file in self.folder.iterdir())
+            now = sum(file.stat().st_size for file in self.folder.glob("*.records"))
             spent = self._work_s()
             if now != size or spent > work + 0.5:
                 size, since, work = now, time.monotonic(), spent
@@ -171,70 +215,69 @@ class _Run:
                 break
             if first_end and time.monotonic() - first_end > PATIENCE_S and idle > PATIENCE_S / 2:
                 break
-            if idle > IDLE_S and (self._stand() or idle > 60 * IDLE_S):
+            if idle > IDLE_S and (self._stand() or idle > MOST_IDLE_S):
                 break
         self.end()
 
     def _expected(self) -> int:
-        return self.k if not self.spawns else max((data["world_size"] for rank in self.records() for kind, data in rank
-                                                   if kind == "group"), default=self.k)
+        """How many ranks there are."""
+        sizes = [data["world_size"] for rank in self.records() for kind, data in rank if kind == "group"]
+        return max(sizes, default=self.k) if self.spawns else self.k
 
     def _have_seen_enough(self) -> int:
-        """How many ranks."""
+        """How many ranks have."""
         return sum(any(kind == "end" and data["enough"] for kind, data in rank) for rank in self.records())
 
     def _work_s(self) -> float:
         """How long the processes have worked, with those they have started."""
-        total = 0.0
+        total, sessions = 0.0, {process.pid for process in self.processes}
         for process in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
             with suppress(OSError, ValueError, IndexError):
                 fields = process.read_text().rpartition(")")[2].split()
-                if int(fields[3]) in {one.pid for one in self.processes}:  # the session
+                if int(fields[3]) in sessions:
                     total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return total
 
     def _stand(self) -> bool:
         """Ask all ranks where they stand; whether one waits in PyTorch."""
         pids = {r: data["pid"] for r, rank in enumerate(self.records()) for kind, data in rank if kind == "group"}
-        for pid in pids.values():
+        for r, pid in pids.items():
             with suppress(OSError):
+                os.truncate(self.folder / f"{r}.stack", 0)
                 os.kill(pid, signal.SIGUSR1)
         time.sleep(0.5)
         stands, waits = [], False
         for r, rank in enumerate(self.records()):
-            if any(kind == "end" for kind, _ in rank):
-                stands.append(f"rank {r} has ended")
-                continue
-            file = self.folder / f"{r}.stack"
-            frames = FRAME.findall(file.read_text("utf8", "replace")) if file.exists() else []
-            file.unlink(missing_ok=True) if not frames else None
+            frames = FRAME.findall(_read(self.folder / f"{r}.stack"))
             own = [frame for frame in frames
                    if not frame[0].startswith((*NOT_THE_SCRIPT, "<")) and "site-packages" not in frame[0]]
-            waits = waits or bool(frames and WAITS.search(frames[0][0]))
-            line = self.folder / f"{r}.line"
-            if own:
+            last = _read(self.folder / f"{r}.line")
+            if any(kind == "end" for kind, _ in rank):
+                stands.append(f"rank {r} has ended")
+            elif own:
+                waits = waits or bool(WAITS.search(frames[0][0]))
                 code = linecache.getline(own[0][0], int(own[0][1])).strip()
                 stands.append(f"rank {r} stands in `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}")
             else:
-                stands.append(f"rank {r} reached {line.read_text('utf8')} last" if line.exists() else
-                              f"rank {r} has not begun")
+                stands.append(f"rank {r} reached {last} last" if last else f"rank {r} has not begun")
         self.stands = "; ".join(stands) if waits else ""
         return waits
 
     def end(self) -> None:
         """Kill what is still running, with all that it has started."""
-        for process in self.processes:
+        own = [process for process in self.processes if not isinstance(process, _Elsewhere)]
+        for process in own:
             if process.poll() is None:
                 self.killed.add(process.pid)
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
-        for process in self.processes:
+        for process in own:
             process.wait()
 
     def records(self) -> list[list[tuple[str, dict[str, Any]]]]:
         """What the ranks have noted until now, as far as it is whole."""
         for path in self.folder.glob("*.records"):
-            read, known = self._read.setdefault(int(path.stem), (0, []))
+            read, known = self._noted.setdefault(int(path.stem), (0, []))
             if path.stat().st_size > read:
                 with open(path, "rb") as file:
                     file.seek(read)
@@ -242,21 +285,97 @@ class _Run:
                         while True:
                             known.append(pickle.load(file))
                             read = file.tell()
-                self._read[int(path.stem)] = read, known
-        return [self._read.get(r, (0, []))[1] for r in range(max(self._read, default=-1) + 1)]
+                self._noted[int(path.stem)] = read, known
+        return [self._noted.get(r, (0, []))[1] for r in range(max(self._noted, default=-1) + 1)]
 
     def ran(self) -> Ran:
         """The run as it ended."""
-        codes = [process.returncode if process.pid not in self.killed else 0 for process in self.processes]
-        output = "\n".join(file.read_text("utf8", "replace") for file in sorted(self.folder.glob("*.output")))
+        codes = [process.poll() or 0 if process.pid not in self.killed else 0 for process in self.processes]
+        output = "\n".join(_read(file) for file in sorted(self.folder.glob("*.output")))
         records = self.records()
-        files = [self.folder / f"{r}.line" for r in range(len(records))]
-        lines = [file.read_text("utf8") if file.exists() else "" for file in files]
+        lines = [_read(self.folder / f"{r}.line") for r in range(len(records))]
         if any(code < 0 for code in codes):
             output += "\n" + ", ".join(signal.Signals(-code).name for code in codes if code < 0)
         crashed = any(codes) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
         return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines, self.spawns)
+
+
+class _Elsewhere:
+    """A rank that another process of torchrun's has started."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self.folder, self.rank = folder, rank
+
+    @property
+    def pid(self) -> int:
+        return int(_read(self.folder / f"{self.rank}.pid") or 0)
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        code = _read(self.folder / f"{self.rank}.code")
+        return int(code) if code else None
+
+
+class _UnderTorchrun(_Run):
+    """A run whose ranks torchrun's processes start, one each; the first of these watches them all."""
+
+    def __init__(self, show: bool) -> None:
+        if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
+            raise NotRun("the ranks are on several machines, and watch needs them on one")
+        self.rank, k = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        names = "TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"
+        shared = Path(tempfile.gettempdir(), "-".join(["d2lpar-watch", *(os.environ.get(name, "") for name in names)]))
+        shared.mkdir(mode=0o700, exist_ok=True)
+        super().__init__(k, show, shared)
+
+    def _start_own(self, words: Sequence[str], to_the_end: bool) -> None:
+        settings = Settings(str(self.folder), self.k, 0, True, to_the_end, spawns=False)
+        self._start(words, os.environ | {SETTINGS: json.dumps(settings._asdict())}, self.rank)
+        _write(self.folder / f"{self.rank}.pid", self.processes[0].pid)
+
+    def lead(self, words: Sequence[str], to_the_end: bool) -> Ran:
+        """Run the first rank, and watch all."""
+        self._start_own(words, to_the_end)
+        self.processes += [_Elsewhere(self.folder, rank) for rank in range(1, self.k)]
+        self.attend()
+        return self.ran()
+
+    def say(self, code: int) -> None:
+        """Tell the others that it is over, and wait until they have ended their ranks."""
+        _write(self.folder / "verdict", code)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and any(process.poll() is None for process in self.processes[1:]):
+            time.sleep(LOOK_S)
+
+    def follow(self, words: Sequence[str], to_the_end: bool) -> int:
+        """Run this rank until the first process has judged; its exit code."""
+        try:
+            self._start_own(words, to_the_end)
+            process, code = self.processes[0], self.folder / f"{self.rank}.code"
+            while self.folder.exists() and not (self.folder / "verdict").exists():
+                if process.poll() is not None and not code.exists():
+                    _write(code, process.returncode)
+                time.sleep(LOOK_S)
+            return int(_read(self.folder / "verdict") or 1)
+        finally:
+            self.end()
+            with suppress(OSError):
+                _write(self.folder / f"{self.rank}.code", 0)
+            self._end_keeper()
+
+
+def _read(file: Path) -> str:
+    with suppress(FileNotFoundError):
+        return file.read_text("utf8", "replace")
+    return ""
+
+
+def _write(file: Path, value: object) -> None:
+    """Write at once, so that nobody reads half of it."""
+    whole = file.with_name(f"{file.name}.new")
+    whole.write_text(str(value), "utf8")
+    whole.replace(file)
 
 
 def _free_port() -> int:

@@ -207,11 +207,12 @@ class Watcher(Recorder):
 
     def _joining(self, init: Callable) -> Callable:
         def joining(*args: Any, **kwargs: Any) -> Any:
-            if dist.is_initialized() or not self.settings.port:
+            if dist.is_initialized():
                 return init(*args, **kwargs)
             url = str(kwargs.get("init_method") or (args[1] if len(args) > 1 else "") or "")
-            os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(self.settings.port)
-            if url.startswith("tcp://"):  # the port may be taken
+            if self.settings.port:  # that of the script may be taken
+                os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(self.settings.port)
+            if self.settings.port and url.startswith("tcp://"):
                 mine = f"tcp://127.0.0.1:{self.settings.port}"
                 args, kwargs = (args[0], mine, *args[2:]) if len(args) > 1 else args, kwargs
                 kwargs |= {"init_method": mine} if "init_method" in kwargs else {}
@@ -420,7 +421,8 @@ class Watcher(Recorder):
                       examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
                       first=example, is_random=is_random, shuffles=bool(
                           getattr(sampler, "shuffle", isinstance(sampler, torch.utils.data.RandomSampler))),
-                      distributed=getattr(sampler, "num_replicas", 1) > 1)
+                      distributed=getattr(sampler, "num_replicas", 1) > 1,
+                      drops=bool(getattr(sampler, "drop_last", False)))
 
     # the end
 
