@@ -21,6 +21,7 @@ from d2lpar.diagnosis.evidence import (
     differing,
     factor,
     flat,
+    moved,
     near,
     norm,
     rounding,
@@ -248,6 +249,11 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if idle:
         found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
     _note_left_out(rows, found)
+    ends = [rank[-1]["parameters"] for rank in ran.of("end") if rank and not rank[-1]["error"]]
+    if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
+            data["step"].after for data in rows[-1]):
+        found.add("different end", f"after the last step the network is the same on all ranks, and at the end it is not "
+                  f"({some_names(off)}). Was something loaded or averaged on some ranks only?", fault=False)
     return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
 
 
@@ -326,6 +332,8 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     if t + 1 < len(expected):
         expected[t + 1] = expected[t + 1]._replace(before={})  # what a single device would have then is not known
     alone = Record({}, {}, expected, {}, *records[0][4:])
+    if not right and all(moved(step.before, step.after) for step in many):
+        found.add("no gradient", "a step moves parameters that have no gradient, so it cannot be judged", fault=False)
     if not right or not any(step.held for step in many):
         return False
     e = Evidence(t, alone, records, ran.k, [], True)
