@@ -103,6 +103,10 @@ def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> 
         if alone is None or (x is None) != (y is None) or not scale.weights.keys() & alone.weights.keys():
             if near(x, k) and not scale.weights:
                 found.say_by_name("sum of gradients", line)
+            elif near(x, k) and all(near(weight, 1) for weight in scale.weights.values()):
+                found.say_by_name("summed after DDP" if scale.wrapped else "summed", line, times=f"{k} times")
+            elif off := [(x or 1) * weight for weight in scale.weights.values() if not near((x or 1) * weight, 1)]:
+                found.say_by_name("weight of the examples", line, weight=" and ".join(f"{value:.4g}" for value in off))
             return
         exchange = (x or 1) / (y or 1)  # how much more of the ranks' mean is taken than of a single device's gradient
         times = {place: exchange * scale.weights[place] / alone.weights[place]
@@ -160,15 +164,15 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
     digests = {data["first"] for data in of_ranks}
     is_one_set = len(digests) == 1
     batches = [data["batches"] for data in of_ranks]
-    if None not in digests and not is_one_set:
-        if first["distributed"]:
-            found.say_by_name("different data sets")
-        return  # each rank has data of its own
     if len(set(batches)) > 1 and None not in batches and not any(ran.of("join")) and (
             ran.stands or ran.crashed or len({data["steps"] for data in epochs[0]}) > 1):
         counts = ", ".join(f"{n} on rank {r}" for r, n in enumerate(batches))
         found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. Drop "
                   "or repeat examples so that all ranks have the same number")
+    if None not in digests and not is_one_set:
+        if first["distributed"]:
+            found.say_by_name("different data sets")
+        return  # each rank has data of its own
     whole = [epoch for epoch in epochs if all(data["is_whole"] and data["indices"] for data in epoch)]
     if not whole:
         if is_one_set and not first["distributed"] and epochs and epochs[0][0]["indices"] and all(
@@ -252,8 +256,8 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     ends = [rank[-1]["parameters"] for rank in ran.of("end") if rank and not rank[-1]["error"]]
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
             data["step"].after for data in rows[-1]):
-        found.add("different end", f"after the last step the network is the same on all ranks, and at the end it is not "
-                  f"({some_names(off)}). Was something loaded or averaged on some ranks only?", fault=False)
+        found.add("different end", "after the last step the network is the same on all ranks, and at the end it is "
+                  f"not ({some_names(off)}). Was something loaded or averaged on some ranks only?", fault=False)
     return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
 
 
@@ -338,9 +342,9 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
         return False
     e = Evidence(t, alone, records, ran.k, [], True)
     when = f"from step {t + 1} on, " * (t > 0)
-    same = _same_rows(many)
+    same = _same_rows(many) if all(_same_rows(steps) for steps in zip(*(record.steps for record in records))) else 0
     if same:
-        found.say_by_name("same examples on all ranks", e.line("forward"), examples_seen=f"{same} examples, {when}")
+        found.say_by_name("same examples on all ranks", e.line("forward"), examples_seen=f"{same} examples")
     odd = bool(e.unlike or e.missing or not e.names or e.strayed or (t and e.apart))
     if odd and (rule := find_rule("exchange", e)):
         if rule.name == "parameters averaged" and row[0]["method"] == "SGD" and not any(
@@ -536,7 +540,9 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
     evaluations = ran.of("evaluation")
     for row in zip(*evaluations):
         if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
-            found.say_by_name("different buffers at evaluation", f" [{row[0]['line']}]", names=some_names(off))
+            found.add("different buffers", f"the ranks evaluate with different buffers, so each measures a different "
+                      f"network ({some_names(off)}) [{row[0]['line']}]. Broadcast them first, or call the DDP wrapper, "
+                      "which broadcasts those of rank 0", fault=False)
             break
     for data in next((rank for rank in evaluations if rank), []):
         if data["training"]:

@@ -214,6 +214,8 @@ class _Run:
             if enough and enough == self._expected():
                 break
             if first_end and time.monotonic() - first_end > PATIENCE_S and idle > PATIENCE_S / 2:
+                if enough and not has_failed:  # as all ranks would have, if they were in step
+                    self._stand()
                 break
             if idle > IDLE_S and (self._stand() or idle > MOST_IDLE_S):
                 break
@@ -252,8 +254,9 @@ class _Run:
             own = [frame for frame in frames
                    if not frame[0].startswith((*NOT_THE_SCRIPT, "<")) and "site-packages" not in frame[0]]
             last = _read(self.folder / f"{r}.line")
-            if any(kind == "end" for kind, _ in rank):
-                stands.append(f"rank {r} has ended")
+            end = next((data for kind, data in rank if kind == "end"), None)
+            if end:
+                stands.append(f"rank {r} has {'gone on to another epoch' if end['enough'] else 'ended'}")
             elif own:
                 waits = waits or bool(WAITS.search(frames[0][0]))
                 code = linecache.getline(own[0][0], int(own[0][1])).strip()
@@ -296,7 +299,8 @@ class _Run:
         lines = [_read(self.folder / f"{r}.line") for r in range(len(records))]
         if any(code < 0 for code in codes):
             output += "\n" + ", ".join(signal.Signals(-code).name for code in codes if code < 0)
-        crashed = any(codes) and not self.stands
+        has_raised = any(data["error"] for rank in records for kind, data in rank if kind == "end")
+        crashed = (any(codes) or has_raised) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
         return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines, self.spawns)
 

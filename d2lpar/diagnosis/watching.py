@@ -292,7 +292,7 @@ class Watcher(Recorder):
             self.log.note("first forward pass", random_state=random_state(), line=script_line(),
                           dropout=any(map(_drops, module.modules())))
         self._phase = "training"
-        tensors = [x for x in args if isinstance(x, Tensor) and x.dim()]
+        tensors = [x for x in args if isinstance(x, Tensor) and x.dim() > 1]  # a single example has no rows
         self._forwards += 1
         self._note_line("forward")
         self._micro_batches += [len(x) for x in tensors[:1]]
