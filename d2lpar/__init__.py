@@ -8,7 +8,8 @@ One step: lenet, lenet_params, loss, LeNet, resnet18, initialize; one_worker, di
     evaluate_accuracy_gpus, train_data_parallel
 The sum: Meter, allreduce_tree, allreduce_ring
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
-Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, diagnose, check_feed
+Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, watch, diagnose,
+    check_feed
 
 `help(dp.allreduce)` says what one of them does. What only the pages use, such as `dp.show`, is in `d2lpar.pages.names`.
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
     from d2lpar.diagnosis.compare import diagnose as diagnose
     from d2lpar.diagnosis.feed import check_feed as check_feed
+    from d2lpar.diagnosis.watch import watch as watch
     from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
     from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
     from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
@@ -79,6 +81,7 @@ _NAMES = {  # as in d2lpar.pages.names
     "processes.evaluation": "count_right_on_ranks",
     "diagnosis.compare": "diagnose",
     "diagnosis.feed": "check_feed",
+    "diagnosis.watch": "watch",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _MODULES = {"plot": "pages.plot"}  # named in full by those who look for more

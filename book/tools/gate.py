@@ -105,6 +105,11 @@ def run_set(folder: Path, ks: tuple[int, ...] = (2, 3)) -> dict[str, Any]:
             if verdict.faults and verdict.faults[0] in ("hangs", "different collectives", "raises", "error"):
                 ranks.close()
         ranks.close()
+    return rates_of(every, verdicts)
+
+
+def rates_of(every: dict[str, dict[str, Any]], verdicts: dict[str, dict[int, Verdict]]) -> dict[str, Any]:
+    """How many scripts of a set were let through, found, and named by their cause, on each number of ranks."""
     right = [name for name, case in every.items() if case["is"] == "right"]
     wrong = [name for name, case in every.items() if case["is"] == "wrong"]
 
@@ -129,6 +134,12 @@ def rows(rates: dict[str, Any]) -> list[str]:
     return lines
 
 
+def store(name: str, rates: dict[str, Any]) -> None:
+    """Write the rates of a set where the page reads them."""
+    known = json.loads(STORED.read_text("utf8")) if STORED.exists() else {}
+    STORED.write_text(json.dumps(known | {name: rates | {"lines": rows(rates)}}, indent=1) + "\n", "utf8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run diagnose on the scripts of a set, on 2 and on 3 ranks.")
     parser.add_argument("set", nargs="?", default=TUNED, type=Path, help="a folder with cases.toml (the tuned set)")
@@ -137,8 +148,7 @@ def main() -> None:
     rates = run_set(args.set)
     print(*rows(rates), sep="\n")
     if args.store:
-        known = json.loads(STORED.read_text("utf8")) if STORED.exists() else {}
-        STORED.write_text(json.dumps(known | {args.store: rates | {"lines": rows(rates)}}, indent=1) + "\n", "utf8")
+        store(args.store, rates)
     if args.set == TUNED and (rates["let through"] < rates["right"] or rates["right cause"] < 0.95 * rates["wrong"]):
         sys.exit("the tuned set needs no false alarm, and 95% right causes")
 

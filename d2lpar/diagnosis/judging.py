@@ -170,9 +170,9 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
         found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. Drop "
                   "or repeat examples so that all ranks have the same number")
     if None not in digests and not is_one_set:
-        if first["distributed"]:
-            found.say_by_name("different data sets")
-        return  # each rank has data of its own
+        if not first["distributed"]:
+            return  # each rank has data of its own
+        found.say_by_name("different data sets")
     whole = [epoch for epoch in epochs if all(data["is_whole"] and data["indices"] for data in epoch)]
     if not whole:
         if is_one_set and not first["distributed"] and epochs and epochs[0][0]["indices"] and all(

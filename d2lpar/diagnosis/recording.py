@@ -145,9 +145,9 @@ class Recorder:
                           for name in COLLECTIVES if hasattr(dist, name)]
         for patch in self._patched:
             patch.start()
-        self._hooks = [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
-                       register_optimizer_step_post_hook(self._look_after),
-                       register_module_module_registration_hook(self._look_at_wrapper)]
+        self._hooks += [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
+                        register_optimizer_step_post_hook(self._look_after),
+                        register_module_module_registration_hook(self._look_at_wrapper)]
         if isinstance(self.net, nn.Module):
             self._hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
 
@@ -197,7 +197,7 @@ class Recorder:
             asking = [(name, p) for name, p in inner.named_parameters() if p.requires_grad] if inner is not None else []
             self._wrapped |= {id(p): name for name, p in asking}
             self._kept.extend(p for _, p in asking)
-            module.register_forward_pre_hook(self._look_at_wrapped_forward)
+            self._hooks.append(module.register_forward_pre_hook(self._look_at_wrapped_forward))
 
     def _look_at_wrapped_forward(self, wrapper: nn.Module, _: tuple) -> None:
         self._called.add(id(wrapper))
@@ -212,7 +212,7 @@ class Recorder:
         for p in self.net.parameters():  # again in each forward pass: some may be new, or no longer frozen
             if p.requires_grad and id(p) not in self._hooked:
                 self._hooked[id(p)] = p
-                p.register_hook(partial(self._look_at_gradient, p))
+                self._hooks.append(p.register_hook(partial(self._look_at_gradient, p)))
 
     def _look_at_gradient(self, p: Tensor, grad: Tensor | None) -> None:
         if grad is None:  # DDP hands None on if the loss has not used a parameter

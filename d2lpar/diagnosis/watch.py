@@ -47,7 +47,7 @@ class NotRun(Exception):
     """The script cannot be run, or makes no step; the text says why."""
 
 
-def watch(words: Sequence[str], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
+def watch(words: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
           to_the_end: bool = False) -> Diagnosis | int:
     """Run a script on so many ranks of this machine, and say what is wrong with it.
 
@@ -70,6 +70,7 @@ def watch(words: Sequence[str], ranks: int = 2, allow: Iterable[str] = (), show:
         raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: "
                          f"{', '.join((*NAMES, *FEED_NAMES))}")
     check_counts(ranks=ranks)
+    words = [os.fspath(word) for word in words]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
     ran = _run(words, ranks, show, to_the_end)
@@ -159,7 +160,8 @@ class _Run:
                                        process_group=0)
         self.processes: list[Any] = []  # of subprocess, or alike
         self.killed: set[int] = set()
-        self.spawns, self.stands = False, ""
+        self.spawns = self.to_the_end = False
+        self.stands = ""
         self._noted: dict[int, tuple[int, list]] = {}  # by rank: up to where it was read, and what
 
     def __enter__(self) -> _Run:
@@ -178,7 +180,7 @@ class _Run:
 
     def start(self, words: Sequence[str], settings: Settings) -> None:
         """Start the script as torchrun would, or once if it starts its ranks itself."""
-        self.spawns = settings.spawns
+        self.spawns, self.to_the_end = settings.spawns, settings.to_the_end
         common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
         common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
                    "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
@@ -227,8 +229,9 @@ class _Run:
         return max(sizes, default=self.k) if self.spawns else self.k
 
     def _have_seen_enough(self) -> int:
-        """How many ranks have."""
-        return sum(any(kind == "end" and data["enough"] for kind, data in rank) for rank in self.records())
+        """How many ranks have, if that is to end the run."""
+        return 0 if self.to_the_end else sum(any(kind == "end" and data["enough"] for kind, data in rank)
+                                             for rank in self.records())
 
     def _work_s(self) -> float:
         """How long the processes have worked, with those they have started."""
@@ -334,6 +337,7 @@ class _UnderTorchrun(_Run):
         super().__init__(k, show, shared)
 
     def _start_own(self, words: Sequence[str], to_the_end: bool) -> None:
+        self.to_the_end = to_the_end
         settings = Settings(str(self.folder), self.k, 0, True, to_the_end, spawns=False)
         self._start(words, os.environ | {SETTINGS: json.dumps(settings._asdict())}, self.rank)
         _write(self.folder / f"{self.rank}.pid", self.processes[0].pid)

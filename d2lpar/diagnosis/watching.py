@@ -53,6 +53,7 @@ LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are 
 SHORT_EPOCH = 6
 STEPS_OF_SHORT_EPOCH = 3
 MOST_STEPS = 24  # where no loader tells the epochs
+MOST_STEPS_OF_PASSES = 96  # where passes through loaders are not ended early
 MOST_PASSES = 6  # through loaders, where each is made anew
 MOST_INDICES = 2_000_000
 ROWS, OF_ROW = 64, 4096  # of what goes through the network, how much is told apart
@@ -182,8 +183,8 @@ class Watcher(Recorder):
         atexit.register(self.end, "")
 
     def stop(self) -> None:
+        """Take all hooks away; a GPU that is not there is still needed."""
         super().stop()
-        self._stack.close()
         atexit.unregister(self.end)
 
     def _changes(self) -> list[tuple[Any, str, Callable[[Callable], Callable]]]:
@@ -383,7 +384,7 @@ class Watcher(Recorder):
                       wrapped=bool(self.wrappers), no_sync=self.unsent,
                       group_size=min((one.process_group.size() for one in self.wrappers), default=0))
         self.num_steps += 1
-        if self.num_steps >= MOST_STEPS and not self.num_passes_with_steps:
+        if self.num_steps >= (MOST_STEPS_OF_PASSES if self.loaders else MOST_STEPS):
             self.enough()
 
     def _forget(self) -> None:
@@ -513,7 +514,7 @@ class _Pass:
 
     def note(self, is_whole: bool) -> None:
         """Note it, once."""
-        if self.is_noted:
+        if self.is_noted or self.watcher._has_ended:
             return
         self.is_noted = True
         steps = self.watcher.num_steps - self.first_step

@@ -10,7 +10,15 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
-from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, Subset, TensorDataset, random_split
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 
 EXPECTED = {
     # right
@@ -206,7 +214,7 @@ def train(name, rank, k):
         if has(name, "rank 0 evaluates and saves", "rank 0 evaluates through DDP") and rank == 0:
             (inner if name == "rank 0 evaluates and saves" else net).eval()
             with torch.no_grad():
-                for X_, y_ in DataLoader(TensorDataset(X, y), 32):
+                for X_, _ in DataLoader(TensorDataset(X, y), 32):
                     (inner if name == "rank 0 evaluates and saves" else net)(X_)
             torch.save(inner.state_dict(), os.devnull)
         if has(name, "BatchNorm evaluated", "padded evaluation", "not evaluated"):
@@ -214,10 +222,10 @@ def train(name, rank, k):
                 net.eval()
             part = DistributedSampler(TensorDataset(X, y), k, rank, shuffle=False)
             with torch.no_grad():
-                for X_, y_ in DataLoader(TensorDataset(X, y), 16, sampler=part):
+                for X_, _ in DataLoader(TensorDataset(X, y), 16, sampler=part):
                     net(X_)
         if has(name, "all save"):
-            torch.save(inner.state_dict(), "/tmp/net.pt")
+            torch.save(inner.state_dict(), "net.pt")
         if dist.is_initialized():
             dist.barrier()
 

@@ -1,0 +1,222 @@
+"""Tests of `watch`: scripts as people bring them are run as they are, and what is wrong is named with its line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from d2lpar.diagnosis.loss_weights import watch_loss
+from d2lpar.diagnosis.watching import Networks, sketch
+
+BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
+
+
+def command(*words: str, program: str = "-m d2lpar watch", cwd: str | Path | None = None) -> subprocess.CompletedProcess:
+    root = Path(__file__).parents[1]
+    return subprocess.run([sys.executable, "-W", "ignore", *program.split(), *words], capture_output=True, text=True,
+                          cwd=cwd, timeout=120, env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+
+
+@pytest.mark.slow
+def test_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
+    run = command("bugs", "--ranks", "2", program=str(root / "book" / "tools" / "gate_watch.py"))
+    assert run.returncode == 0 and "right scripts let through   28 of  28" in run.stdout, run.stdout + run.stderr
+    assert "named by their cause        34 of  34" in run.stdout, run.stdout
+
+
+# the command
+
+
+@pytest.mark.slow
+def test_a_fault_has_its_line_and_exit_code_1():
+    run = command(BUGS, "no set_epoch")
+    assert run.returncode == 1 and run.stderr == "", run.stderr
+    assert "FAULT, same order in every epoch" in run.stdout and "for i, (X_, y_) in" in run.stdout
+
+
+@pytest.mark.slow
+def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
+    run = command("--json", "--allow", "same order in every epoch", BUGS, "no set_epoch")
+    found = json.loads(run.stdout)
+    assert run.returncode == 0 and found["ok"] and not found["faults"] and "same order in every epoch" in found["notes"]
+
+
+@pytest.mark.slow
+def test_torchrun_starts_the_ranks_if_the_user_prefers_that():
+    run = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "loss times the ranks",
+                  program="-m torch.distributed.run")
+    assert run.returncode == 1 and run.stdout.count("FAULT, loss multiplied by world size") == 1, run.stdout
+    right = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "right",
+                    program="-m torch.distributed.run")
+    assert right.returncode == 0 and right.stdout.count("no fault found") == 1, right.stdout + right.stderr
+
+
+@pytest.mark.slow
+def test_a_script_that_cannot_be_run_is_no_verdict(tmp_path: Path):
+    (tmp_path / "train.py").write_text("import torch.distributed as dist\ndist.init_process_group()\nraise OSError('no data')")
+    (tmp_path / "idle.py").write_text("import torch.distributed as dist\ndist.init_process_group()")
+    run = command("train.py", cwd=tmp_path)
+    assert run.returncode == 2 and run.stdout == "" and "OSError: no data" in run.stderr and "line 3" in run.stderr
+    idle = command("idle.py", cwd=tmp_path)
+    assert idle.returncode == 2 and "made no step" in idle.stderr
+
+
+def test_what_is_asked_for_wrongly_is_refused_at_once():
+    for words, said in ((["nowhere.py"], "there is no file nowhere.py"), ([], "which script?"),
+                        (["--allow", "everything", BUGS], "there is no finding 'everything'"),
+                        (["--ranks", "0", BUGS], "ranks")):
+        run = command(*words)
+        assert run.returncode == 2 and said in run.stderr, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_nothing_is_left_of_a_watch_that_is_killed(tmp_path: Path):
+    root = Path(__file__).parents[1]
+    (tmp_path / "train.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)")
+    watch = subprocess.Popen([sys.executable, "-m", "d2lpar", "watch", "train.py"], cwd=tmp_path, stdout=subprocess.DEVNULL,
+                             env={**os.environ, "PYTHONPATH": str(root), "TMPDIR": str(tmp_path)})
+    folders: list[Path] = []
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not any("here" in file.read_text() for folder in folders
+                                               for file in folder.glob("1.output")):
+        folders = list(tmp_path.glob("d2lpar-watch-*"))
+        time.sleep(0.1)
+    assert folders and ranks_in(tmp_path)
+    watch.send_signal(signal.SIGKILL)
+    watch.wait()
+    while time.monotonic() < until and (ranks_in(tmp_path) or folders[0].exists()):
+        time.sleep(0.1)
+    assert not ranks_in(tmp_path) and not folders[0].exists()
+
+
+def ranks_in(folder: Path) -> list[str]:
+    """The processes that work in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == folder and (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+AFTERWARDS = """
+import json, os, sys, torch
+from torch import nn, optim
+from torch.nn.modules import module
+from torch.optim import optimizer
+from torch.utils.data import DataLoader, TensorDataset
+
+def hooked():
+    patched = [nn.Module.__call__, optim.Optimizer.add_param_group, torch.autograd.backward, DataLoader.__iter__,
+               torch.save, torch.amp.GradScaler.scale, nn.utils.clip_grad_norm_, torch.distributed.all_reduce,
+               nn.utils.clip_grad_value_, torch.compile, torch.amp.GradScaler.unscale_]
+    return (list(map(repr, patched)), len(optimizer._global_optimizer_pre_hooks), len(optimizer._global_optimizer_post_hooks),
+            len(module._global_module_registration_hooks))
+
+before = hooked()
+from d2lpar.diagnosis import watching
+settings = watching.Settings(sys.argv[1], 1, 0, True, True, False)
+watcher = watching.Watcher(settings)
+watcher.start()
+assert hooked() != before
+import torch.distributed as dist
+dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+net = nn.parallel.DistributedDataParallel(nn.Linear(3, 2))
+opt = optim.SGD(net.parameters(), 0.1)
+data = TensorDataset(torch.randn(8, 3))
+for epoch in range(3):
+    for X, in DataLoader(data, 4):
+        opt.zero_grad()
+        net(X).square().mean().backward()
+        opt.step()
+    if epoch == 1:
+        assert watcher.num_steps == 4
+assert watcher.num_steps == 4  # the third epoch is not watched
+assert hooked() == before, (hooked(), before)
+assert not any(p._backward_hooks for p in net.parameters()) and not net._forward_pre_hooks and not net.module._forward_pre_hooks
+assert not opt._optimizer_step_pre_hooks
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_no_hook_is_left_when_enough_was_seen(tmp_path: Path):
+    (tmp_path / "afterwards.py").write_text(AFTERWARDS)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "RANK": "0", "WORLD_SIZE": "1"}
+    run = subprocess.run([sys.executable, "-W", "ignore", "afterwards.py", str(tmp_path)], cwd=tmp_path, env=env,
+                         capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
+# how much the examples weigh in a loss
+
+
+X, LABELS = torch.randn(8, 5), torch.arange(8) % 3
+LOSSES = {
+    "mean": (lambda scores: F.cross_entropy(scores, LABELS), [1.0]),
+    "one of four micro-batches": (lambda scores: F.cross_entropy(scores, LABELS) / 4, [0.25]),
+    "sum over a batch of 16": (lambda scores: F.cross_entropy(scores, LABELS, reduction="sum") / 16, [0.5]),
+    "none, then mean": (lambda scores: F.cross_entropy(scores, LABELS, reduction="none").mean(), [1.0]),
+    "by hand": (lambda scores: (scores - 1).square().sum(1).mean(), [1.0]),
+    "two terms": (lambda scores: F.cross_entropy(scores, LABELS) + 0.5 * scores.square().mean(), [1.0, 0.5]),
+    "half of each": (lambda scores: sum(F.cross_entropy(scores[i], LABELS[i]) for i in (slice(4), slice(4, 8))) / 2,
+                     [0.5, 0.5]),
+    "batchmean": (lambda scores: F.kl_div(scores, torch.ones(8, 3) / 3, reduction="batchmean"), [1.0]),
+    "not known": (lambda scores: F.mse_loss(scores, torch.zeros(8, 3)).sqrt(), []),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_how_much_all_examples_weigh_is_read_off_the_graph(name: str):
+    loss, weights = LOSSES[name]
+    terms: list = []
+    value = loss(nn.Linear(5, 3)(X))
+    watch_loss(value, terms.append)
+    value.backward()
+    assert sorted(term.weight for term in terms) == pytest.approx(sorted(weights))
+
+
+def test_watching_a_loss_does_not_change_its_gradient():
+    nets = [nn.Linear(5, 3) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    losses = [F.cross_entropy(net(X), LABELS) for net in nets]
+    watch_loss(losses[1], lambda term: None)
+    for loss in losses:
+        loss.backward()
+    assert torch.equal(nets[0].weight.grad, nets[1].weight.grad)
+
+
+# what is noted of a tensor
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (100, 100), (33, 1000)])
+def test_the_sketch_of_a_sum_is_the_sum_of_the_sketches(shape: tuple[int, ...]):
+    a, b = torch.randn(shape), torch.randn(shape)
+    torch.testing.assert_close(sketch(a + 2 * b), sketch(a) + 2 * sketch(b), rtol=1e-4, atol=1e-4)
+    assert not sketch(torch.zeros(shape)).any() and sketch(torch.ones(shape)).any()
+    c = a.clone()
+    c.view(-1)[-1] += 1
+    assert not torch.equal(sketch(a), sketch(c))
+
+
+def test_a_network_keeps_its_names_when_another_one_is_met():
+    networks, first, second = Networks(), nn.Linear(2, 2), nn.Linear(2, 1)
+    networks.add(first)
+    names = [name for name, _ in networks.named_parameters()]
+    networks.add(nn.Sequential(first))  # nothing new in it
+    networks.add(second)
+    assert names == ["weight", "bias"]
+    assert [name for name, _ in networks.named_parameters()] == [*names, "Linear2.weight", "Linear2.bias"]
