@@ -37,8 +37,9 @@ test: .venv/installed ## run every notebook again, compare with the stored outpu
 slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools
 	@.venv/bin/pytest --nbval -m weekly
 
-gate: .venv/installed ## run diagnose on all scripts of its test set, right and wrong, and print how often it is right
+gate: .venv/installed ## run diagnose and watch on all scripts of their test sets, and print how often they are right
 	@.venv/bin/python book/tools/gate.py
+	@.venv/bin/python book/tools/gate_watch.py tuned
 
 lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
 	@.venv/bin/python book/tools/working_copy.py

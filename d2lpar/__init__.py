@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # never run: this is for editors, so that they know the signa
     from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
     from d2lpar.diagnosis.compare import diagnose as diagnose
     from d2lpar.diagnosis.feed import check_feed as check_feed
-    from d2lpar.diagnosis.watch import watch as watch
+    from d2lpar.diagnosis.scripts import watch as watch
     from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
     from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
     from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
@@ -81,7 +81,7 @@ _NAMES = {  # as in d2lpar.pages.names
     "processes.evaluation": "count_right_on_ranks",
     "diagnosis.compare": "diagnose",
     "diagnosis.feed": "check_feed",
-    "diagnosis.watch": "watch",
+    "diagnosis.scripts": "watch",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 _MODULES = {"plot": "pages.plot"}  # named in full by those who look for more

@@ -143,7 +143,7 @@ def _own_words(words: list[str]) -> list[str]:
 
 def _watch(args: argparse.Namespace, script: list[str]) -> None:
     """Print what is wrong with a script; exit with 1 if anything is, and with 2 if it cannot be run."""
-    from d2lpar.diagnosis.watch import NotRun, watch
+    from d2lpar.diagnosis.scripts import NotRun, watch
 
     if not script or script == ["-m"]:
         _cannot("which script? python -m d2lpar watch train.py")

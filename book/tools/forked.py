@@ -10,7 +10,7 @@ import torch
 import torch._dynamo  # every optimizer loads it
 
 from d2lpar.diagnosis import watching
-from d2lpar.diagnosis.watch import _Run
+from d2lpar.diagnosis.scripts import Run
 
 
 class Forked:
@@ -37,15 +37,15 @@ class Forked:
             try:
                 watching.run_script(words)
             except SystemExit as leaving:
-                code = leaving.code or 0
+                code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
             except BaseException:
                 traceback.print_exc()
-            for watcher in watching._watchers:
+            for watcher in watching.watchers:
                 watcher.end("")
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
-            os._exit(code)
+            os._exit(int(code))
 
     def poll(self):
         if self.returncode is None:
@@ -60,15 +60,15 @@ class Forked:
 
 
 def start(run, words, env, rank):
-    """In place of `_Run._start`."""
+    """In place of `Run.start_rank`."""
     words = [word.replace("{rank}", str(rank)) for word in words]
     run.processes.append(Forked(words, dict(env), str(run.folder / f"{rank}.output")))
     run.keeper.stdin.write(b"%d\n" % run.processes[-1].pid)
 
 
-_fresh = _Run._start
+FRESH = Run.start_rank
 
 
 def install(forks=True):
     """Let `watch` start ranks as forks from now on, in this process; or as fresh processes again."""
-    _Run._start = start if forks else _fresh
+    setattr(Run, "start_rank", start if forks else FRESH)  # noqa: B010

@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import runpy
 import sys
 import tempfile
 import tomllib
@@ -24,7 +25,7 @@ from typing import Any
 
 import forked
 import gate
-from d2lpar.diagnosis.watch import NotRun, watch
+from d2lpar.diagnosis.scripts import NotRun, watch
 
 WATCH = gate.ROOT / "tests" / "watch"
 BEYOND = "beyond"
@@ -32,11 +33,9 @@ BEYOND = "beyond"
 
 def of_bugs() -> dict[str, dict[str, Any]]:
     """The variants of one script, with what is run."""
-    sys.path.insert(0, str(WATCH))
-    from bugs import EXPECTED
-
+    expected = runpy.run_path(str(WATCH / "bugs.py"))["EXPECTED"]
     return {name: {"is": "wrong" if names else "right", "names": names, "words": [str(WATCH / "bugs.py"), name]}
-            for name, names in EXPECTED.items()}
+            for name, names in expected.items()}
 
 
 def of_diagnose() -> dict[str, dict[str, Any]]:

@@ -56,6 +56,7 @@ class Ran(NamedTuple):
 
     @property
     def steps(self) -> list[list[dict[str, Any]]]:
+        """The steps of each rank."""
         return self.of("step")
 
 

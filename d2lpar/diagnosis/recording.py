@@ -108,21 +108,21 @@ class Recorder:
         self._open: list[Step] = []  # steps that have begun, the outer ones first
         self._last_hooks: list[Any] = []
         self._hooks: list[Any] = []
-        self._patched: list[Any] = []
-        self._scale = 1.0
-        self._forget()
+        self.patched: list[Any] = []
+        self.scale = 1.0
+        self.forget()
 
     def __deepcopy__(self, memo: dict) -> Recorder:
         return self  # a network may be copied with its hooks
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """Begin a new step."""
         self._passes: dict[int, dict[int, Tensor]] = {}  # by backward pass, by parameter
         self._thrown_away: set[int] = set()
         self._stale = False
-        self._examples: list[bytes] = []
-        self._micro_batches: list[int] = []
-        self._forwards = self._exchanging = 0
+        self.examples: list[bytes] = []
+        self.micro_batches: list[int] = []
+        self.forwards = self._exchanging = 0
         self._called: set[int] = set()  # the wrappers that a forward pass went through
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
@@ -131,23 +131,24 @@ class Recorder:
         """What is noted of a tensor."""
         return _copy(x)
 
-    def _keep_all(self, tensors: Iterable[tuple[str, Any]]) -> Values:
+    def keep_all(self, tensors: Iterable[tuple[str, Any]]) -> Values:
+        """What is noted of several, by name."""
         return {name: self.keep(x) for name, x in tensors if x is not None}
 
     def start(self) -> None:
         """Hook PyTorch."""
-        self._look_for_parameters()
-        self._patched += [mock.patch.object(torch.amp.GradScaler, "scale", self._scaled(torch.amp.GradScaler.scale))]
+        self.look_for_parameters()
+        self.patched += [mock.patch.object(torch.amp.GradScaler, "scale", self.scaled(torch.amp.GradScaler.scale))]
         # not public: what clip_grad_norm_ calls, even if a script imported that by name
-        self._patched += [mock.patch.object(clip_grad, name, self._clipping(getattr(clip_grad, name)))
+        self.patched += [mock.patch.object(clip_grad, name, self.clipping(getattr(clip_grad, name)))
                           for name in ("_clip_grads_with_norm_",) if hasattr(clip_grad, name)]
-        self._patched += [mock.patch.object(dist, name, self._talking(getattr(dist, name)))
+        self.patched += [mock.patch.object(dist, name, self._talking(getattr(dist, name)))
                           for name in COLLECTIVES if hasattr(dist, name)]
-        for patch in self._patched:
+        for patch in self.patched:
             patch.start()
         self._hooks += [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
                         register_optimizer_step_post_hook(self._look_after),
-                        register_module_module_registration_hook(self._look_at_wrapper)]
+                        register_module_module_registration_hook(self.look_at_wrapper)]
         if isinstance(self.net, nn.Module):
             self._hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
 
@@ -155,7 +156,7 @@ class Recorder:
         """Leave PyTorch as it was."""
         for hook in self._hooks + self._last_hooks:
             hook.remove()
-        for patch in reversed(self._patched):
+        for patch in reversed(self.patched):
             patch.stop()
         for kind in self._optimizers:  # the script's own classes go to ranks as they were, not as PyTorch hooked them
             step = kind.__dict__.get("step")
@@ -164,7 +165,7 @@ class Recorder:
 
     def record(self, returned: Any) -> Record:
         """What was seen, and what the training returned."""
-        return Record(self.buffers or {}, self.begin or {}, self.steps, self._keep_all(self.net.named_parameters()),
+        return Record(self.buffers or {}, self.begin or {}, self.steps, self.keep_all(self.net.named_parameters()),
                       bool(self.wrappers), any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
                       min((wrapper.process_group.size() for wrapper in self.wrappers), default=0), self.unsent,
                       _numbers(returned))
@@ -177,21 +178,22 @@ class Recorder:
         if torch._C._functorch.peek_interpreter_stack():  # not public: within torch.func.grad tensors have no numbers
             return
         if self.buffers is None:
-            self.buffers = self._keep_all(self.net.named_buffers())
-        self._look_for_parameters()
+            self.buffers = self.keep_all(self.net.named_buffers())
+        self.look_for_parameters()
         if self.net.training and torch.is_grad_enabled():
             if self.begin is None:
-                self.begin = self._keep_all(self.net.named_parameters())
+                self.begin = self.keep_all(self.net.named_parameters())
             self._note_forward(args)
 
     def _note_forward(self, args: Sequence[Any]) -> None:
-        self._forwards += 1
-        self._note_line("forward")
-        self._examples.extend(_keys(args[0]) if args else ())
+        self.forwards += 1
+        self.note_line("forward")
+        self.examples.extend(_keys(args[0]) if args else ())
         if args and isinstance(args[0], Tensor) and args[0].dim():
-            self._micro_batches.append(len(args[0]))
+            self.micro_batches.append(len(args[0]))
 
-    def _look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
+    def look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
+        """Remember a DDP when its network is put into it."""
         if isinstance(module, DistributedDataParallel) and not any(module is other for other in self.wrappers):
             self.wrappers.append(module)
             asking = [(name, p) for name, p in inner.named_parameters() if p.requires_grad] if inner is not None else []
@@ -208,7 +210,8 @@ class Recorder:
 
     # backward passes
 
-    def _look_for_parameters(self) -> None:
+    def look_for_parameters(self) -> None:
+        """Hook the gradients of parameters that are new or no longer frozen."""
         for p in self.net.parameters():  # again in each forward pass: some may be new, or no longer frozen
             if p.requires_grad and id(p) not in self._hooked:
                 self._hooked[id(p)] = p
@@ -219,7 +222,7 @@ class Recorder:
             return
         number = torch._C._current_graph_task_id()  # not public, but one for each backward pass
         if number not in self._passes:
-            self._note_line("backward")
+            self.note_line("backward")
             self._passes[number] = {}
         if len(self._passes) == 1 and p.grad is not None and p.grad.any() and id(p) not in self._passes[number]:
             self._stale = True
@@ -228,46 +231,50 @@ class Recorder:
                 if earlier != number and own.pop(id(p), None) is not None:
                     self._thrown_away.add(earlier)
         own = self._passes[number]
-        own[id(p)] = own.get(id(p), 0) + self.keep(grad) / self._scale
+        own[id(p)] = own.get(id(p), 0) + self.keep(grad) / self.scale
 
-    def _scaled(self, scale: Callable) -> Callable:
+    def scaled(self, scale: Callable) -> Callable:
+        """In place of a GradScaler's `scale`."""
         def scaled(scaler: Any, outputs: Any) -> Any:
             result = scale(scaler, outputs)
-            self._scale = float(scaler.get_scale())
+            self.scale = float(scaler.get_scale())
             return result
 
         return scaled
 
-    def _clipping(self, clip: Callable) -> Callable:
+    def clipping(self, clip: Callable) -> Callable:
+        """In place of what clips gradients."""
         def clipping(*args: Any, **kwargs: Any) -> Any:
-            before = self._gradients()
+            before = self.gradients()
             result = clip(*args, **kwargs)
-            self._clipped = before, self._gradients()
-            self._note_line("clip")
+            self._clipped = before, self.gradients()
+            self.note_line("clip")
             return result
 
         return clipping
 
     def _talking(self, collective: Callable) -> Callable:
         def talking(*args: Any, **kwargs: Any) -> Any:
-            self._note_line(f"dist.{collective.__name__}")
+            self.note_line(f"dist.{collective.__name__}")
             return collective(*args, **kwargs)
 
         return talking
 
     # steps
 
-    def _gradients(self) -> Values:
-        return self._keep_all((name, p.grad) for name, p in self.net.named_parameters())
+    def gradients(self) -> Values:
+        """As the parameters have them now."""
+        return self.keep_all((name, p.grad) for name, p in self.net.named_parameters())
 
-    def _refuse_shards(self) -> None:
+    def refuse_shards(self) -> None:
+        """Raise ValueError if a rank has only a part of a parameter."""
         if any(getattr(m, "cut_over_ranks", False) for m in self.net.modules()):
             raise ValueError(SHARDED)
 
     def _look(self, optimizer: Any) -> Step:
-        self._refuse_shards()
-        self._note_line("step")
-        now, gradients = dict(self.net.named_parameters()), self._gradients()
+        self.refuse_shards()
+        self.note_line("step")
+        now, gradients = dict(self.net.named_parameters()), self.gradients()
         before, clipped = self._clipped or ({}, {})
         is_clipped = bool(clipped) and clipped.keys() == gradients.keys() and all(
             torch.equal(clipped[name], x) for name, x in gradients.items())
@@ -275,14 +282,14 @@ class Recorder:
         inside = {id(one): {names[id(p)] for p in one.parameters() if id(p) in names} for one in self.wrappers}
         passes = [{name: own[id(p)] for name, p in now.items() if id(p) in own} for own in self._passes.values()]
         return Step(
-            before=self._keep_all(now.items()), gradients=gradients, unclipped=before if is_clipped else gradients,
+            before=self.keep_all(now.items()), gradients=gradients, unclipped=before if is_clipped else gradients,
             passes=[own for own in passes if own], thrown_away=len(self._thrown_away), stale=self._stale, after={},
             trainable=frozenset(name for name, p in now.items() if p.requires_grad),
             replaced=frozenset(name for name, p in now.items() if p is not self.at_first.get(name)),
             rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups], others=[],
             held=frozenset(names[id(p)] for group in optimizer.param_groups for p in group["params"] if id(p) in names),
-            scale=self._scale,
-            forwards=self._forwards, examples=list(self._examples), micro_batches=list(self._micro_batches),
+            scale=self.scale,
+            forwards=self.forwards, examples=list(self.examples), micro_batches=list(self.micro_batches),
             exchanging=self._exchanging,
             wrapped=frozenset().union(*inside.values()),
             bypassed=frozenset().union(*(inside[key] for key in inside if key not in self._called)),
@@ -320,16 +327,18 @@ class Recorder:
             now = dict(self.net.named_parameters())
             known = set(map(id, now.values()))
             others = [self.keep(p) for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
-            self._add_step(found._replace(after=self._keep_all(now.items()), others=others,
-                                          buffers=self._keep_all(self.net.named_buffers())), optimizer)
-            self._forget()
+            self.add_step(found._replace(after=self.keep_all(now.items()), others=others,
+                                          buffers=self.keep_all(self.net.named_buffers())), optimizer)
+            self.forget()
 
-    def _add_step(self, step: Step, optimizer: Any) -> None:
+    def add_step(self, step: Step, optimizer: Any) -> None:
+        """Note a step that has been made."""
         self.steps.append(step)
 
     # lines of the script
 
-    def _note_line(self, what: str) -> None:
+    def note_line(self, what: str) -> None:
+        """Remember the line of the script that does something."""
         line = script_line()
         if line:
             self._lines[what] = line

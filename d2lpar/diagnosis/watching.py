@@ -94,6 +94,7 @@ class Networks:
         self._roots.append((f"{name}{count + 1 if count else ''}." if self._roots else "", module))
 
     def modules(self) -> Iterator[nn.Module]:
+        """Of all networks."""
         for _, root in self._roots:
             yield from root.modules()
 
@@ -106,12 +107,15 @@ class Networks:
                     yield prefix + name, x
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Of all networks, each once."""
         return self._named("named_parameters")
 
     def parameters(self) -> Iterator[Tensor]:
+        """Of all networks, each once."""
         return (x for _, x in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Of all networks, each once."""
         return self._named("named_buffers")
 
 
@@ -169,6 +173,7 @@ class Watcher(Recorder):
         self._stack = ExitStack()
 
     def keep(self, x: Tensor) -> Tensor:
+        """A sketch of it."""
         return sketch(x)
 
     def start(self) -> None:
@@ -178,7 +183,7 @@ class Watcher(Recorder):
         for owner, name, change in self._changes():
             old = getattr(owner, name)
             new = change(old)
-            self._patched.append(mock.patch.object(owner, name, functools.wraps(old)(new)))
+            self.patched.append(mock.patch.object(owner, name, functools.wraps(old)(new)))
         super().start()
         atexit.register(self.end, "")
 
@@ -285,7 +290,7 @@ class Watcher(Recorder):
         self.networks.add(module)
         for name, p in self.networks.named_parameters():
             self.at_first.setdefault(name, p)
-        self._look_for_parameters()
+        self.look_for_parameters()
 
     def _look_at_call(self, module: nn.Module, args: list[Any]) -> None:
         self._meet(module)
@@ -294,10 +299,10 @@ class Watcher(Recorder):
                           dropout=any(map(_drops, module.modules())))
         self._phase = "training"
         tensors = [x for x in args if isinstance(x, Tensor) and x.dim() > 1]  # a single example has no rows
-        self._forwards += 1
-        self._note_line("forward")
-        self._micro_batches += [len(x) for x in tensors[:1]]
-        self._examples += row_keys(tensors[0]) if tensors else []
+        self.forwards += 1
+        self.note_line("forward")
+        self.micro_batches += [len(x) for x in tensors[:1]]
+        self.examples += row_keys(tensors[0]) if tensors else []
 
     def _look_at_evaluation(self, module: nn.Module) -> None:
         if self._phase == "evaluation":
@@ -306,15 +311,16 @@ class Watcher(Recorder):
         module = unwrapped(module)
         self.log.note("evaluation", training=module.training and any(
             isinstance(m, (WITH_DROPOUT, nn.modules.batchnorm._BatchNorm)) for m in module.modules()),
-            buffers=self._keep_all((name, x) for name, x in module.named_buffers() if x.is_floating_point()),
+            buffers=self.keep_all((name, x) for name, x in module.named_buffers() if x.is_floating_point()),
             line=script_line())
 
-    def _look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
+    def look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
+        """Include the network of a DDP."""
         if isinstance(module, DistributedDataParallel) and inner is not None:
             self._meet(inner)
-        super()._look_at_wrapper(module, _, inner)
+        super().look_at_wrapper(module, _, inner)
 
-    def _refuse_shards(self) -> None:
+    def refuse_shards(self) -> None:
         """Shards are watched as far as they go."""
 
     # losses
@@ -324,13 +330,14 @@ class Watcher(Recorder):
             self.num_backwards += 1
             with suppress(Exception):  # the graph's own names may change with PyTorch's version
                 watch_loss(tensors, self._terms.append)
-            self._note_line("backward")
+            self.note_line("backward")
             return backward(tensors, *args, **kwargs)
 
         return going
 
-    def _scaled(self, scale: Callable) -> Callable:
-        inner = super()._scaled(scale)
+    def scaled(self, scale: Callable) -> Callable:
+        """Also whether the scaler is switched on."""
+        inner = super().scaled(scale)
 
         def scaled(scaler: Any, outputs: Any) -> Any:
             self._scaler_scales = scaler.is_enabled()
@@ -345,20 +352,21 @@ class Watcher(Recorder):
 
         return unscaling
 
-    def _clipping(self, clip: Callable) -> Callable:
-        inner = super()._clipping(clip)
+    def clipping(self, clip: Callable) -> Callable:
+        """Also what the first clipping of a step finds."""
+        inner = super().clipping(clip)
 
         def clipping(*args: Any, **kwargs: Any) -> Any:
-            if self._scaler_scales and not self._unscaled and self._scale != 1:
-                self.log.note("clipped while scaled", scale=self._scale, line=script_line())
-            before = self._gradients()
+            if self._scaler_scales and not self._unscaled and self.scale != 1:
+                self.log.note("clipped while scaled", scale=self.scale, line=script_line())
+            before = self.gradients()
             self._at_clip = before if self._at_clip is None else self._at_clip
             return inner(*args, **kwargs)
 
         return clipping
 
     def _clipping_values(self, clip: Callable) -> Callable:
-        return self._clipping(clip)
+        return self.clipping(clip)
 
     # steps
 
@@ -371,8 +379,9 @@ class Watcher(Recorder):
 
         return adding
 
-    def _add_step(self, step: Step, optimizer: Any) -> None:
-        terms = [term._replace(weight=term.weight / self._scale, factor=term.factor / self._scale)
+    def add_step(self, step: Step, optimizer: Any) -> None:
+        """Write a step down."""
+        terms = [term._replace(weight=term.weight / self.scale, factor=term.factor / self.scale)
                  for term in self._terms]
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
         self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
@@ -387,8 +396,9 @@ class Watcher(Recorder):
         if self.num_steps >= (MOST_STEPS_OF_PASSES if self.loaders else MOST_STEPS):
             self.enough()
 
-    def _forget(self) -> None:
-        super()._forget()
+    def forget(self) -> None:
+        """Begin a new step."""
+        super().forget()
         self._terms = []
         self._unscaled = False
         self._at_clip: Values | None = None
@@ -441,7 +451,7 @@ class Watcher(Recorder):
             self._has_ended = True
             parameters: Values = {}
             with suppress(Exception):
-                parameters = self._keep_all(self.networks.named_parameters())
+                parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
                           asked=sorted(self.asked), has_optimizer=bool(self.optimizers))
 
@@ -666,20 +676,20 @@ def _bytes_of(x: Any) -> str:
 
 # a watched process
 
-_watchers: list[Watcher] = []
+watchers: list[Watcher] = []
 
 
 def install() -> None:
     """Watch this process, as the environment says."""
-    if not _watchers:
-        _watchers.append(Watcher(Settings(**json.loads(os.environ[SETTINGS]))))
-        _watchers[0].start()
+    if not watchers:
+        watchers.append(Watcher(Settings(**json.loads(os.environ[SETTINGS]))))
+        watchers[0].start()
 
 
 def run_script(words: list[str]) -> None:
     """Run a script, or with "-m" a module, as Python does, and note how it ends."""
     install()
-    watcher, is_module = _watchers[0], words[0] == "-m"
+    watcher, is_module = watchers[0], words[0] == "-m"
     name = words[1] if is_module else words[0]
     sys.argv = words[1:] if is_module else list(words)
     sys.path[0] = os.getcwd() if is_module else os.path.dirname(os.path.abspath(name))

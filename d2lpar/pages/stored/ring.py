@@ -13,7 +13,8 @@ data = TensorDataset(points, (points.norm(dim=1) > 0.8).long())
 train, test = random_split(data, [800, 200])
 loader = DataLoader(train, batch_size=20, sampler=DistributedSampler(train))
 
-net = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+net = torch.nn.Sequential(
+    torch.nn.Linear(2, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
 net = DDP(net.cuda(), device_ids=[rank])
 optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
 for epoch in range(20):

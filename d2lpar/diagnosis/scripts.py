@@ -47,12 +47,12 @@ class NotRun(Exception):
     """The script cannot be run, or makes no step; the text says why."""
 
 
-def watch(words: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
+def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
           to_the_end: bool = False) -> Diagnosis | int:
     """Run a script on so many ranks of this machine, and say what is wrong with it.
 
     Args:
-        words: the script and its arguments, or "-m", a module, and its arguments.
+        script: the script and its arguments, or "-m", a module, and its arguments.
         ranks: how many, if the script leaves that to torchrun.
         allow: names of findings that are intended, and count as notes.
         show: let the script print; by default its output is shown only after an error.
@@ -70,7 +70,7 @@ def watch(words: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[st
         raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: "
                          f"{', '.join((*NAMES, *FEED_NAMES))}")
     check_counts(ranks=ranks)
-    words = [os.fspath(word) for word in words]
+    words = [str(word) for word in script]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
     ran = _run(words, ranks, show, to_the_end)
@@ -141,7 +141,7 @@ def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bo
                 pretend: bool = True) -> Ran:
     """Run a script on k ranks, and give what was noted."""
     for spawns in (False, True):
-        with _Run(k, show) as run:
+        with Run(k, show) as run:
             run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns))
             run.attend()
             ran = run.ran()
@@ -150,7 +150,7 @@ def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bo
     return ran
 
 
-class _Run:
+class Run:
     """The processes of a run, and the folder with their records; nothing is left of either at the end."""
 
     def __init__(self, k: int, show: bool, shared: Path | None = None) -> None:
@@ -164,7 +164,7 @@ class _Run:
         self.stands = ""
         self._noted: dict[int, tuple[int, list]] = {}  # by rank: up to where it was read, and what
 
-    def __enter__(self) -> _Run:
+    def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -188,9 +188,10 @@ class _Run:
             variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.k, "LOCAL_WORLD_SIZE": self.k,
                          "GROUP_RANK": 0}
             own = {} if settings.spawns else {name: str(value) for name, value in variables.items()}
-            self._start(words, common | own, rank)
+            self.start_rank(words, common | own, rank)
 
-    def _start(self, words: Sequence[str], env: dict[str, str], rank: int) -> None:
+    def start_rank(self, words: Sequence[str], env: dict[str, str], rank: int) -> None:
+        """Start one process."""
         code = (f"import sys; sys.path.insert(0, {ROOT!r}); from d2lpar.diagnosis.watching import run_script; "
                 f"del sys.path[0]; run_script(sys.argv[1:])")
         words = [word.replace("{rank}", str(rank)) for word in words]
@@ -324,7 +325,7 @@ class _Elsewhere:
         return int(code) if code else None
 
 
-class _UnderTorchrun(_Run):
+class _UnderTorchrun(Run):
     """A run whose ranks torchrun's processes start, one each; the first of these watches them all."""
 
     def __init__(self, show: bool) -> None:
@@ -339,7 +340,7 @@ class _UnderTorchrun(_Run):
     def _start_own(self, words: Sequence[str], to_the_end: bool) -> None:
         self.to_the_end = to_the_end
         settings = Settings(str(self.folder), self.k, 0, True, to_the_end, spawns=False)
-        self._start(words, os.environ | {SETTINGS: json.dumps(settings._asdict())}, self.rank)
+        self.start_rank(words, os.environ | {SETTINGS: json.dumps(settings._asdict())}, self.rank)
         _write(self.folder / f"{self.rank}.pid", self.processes[0].pid)
 
     def lead(self, words: Sequence[str], to_the_end: bool) -> Ran:
