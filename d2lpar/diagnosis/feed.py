@@ -109,7 +109,7 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
             found.add("not shuffled", f"the order is that of the data{on}", fault=False)
         elif same:
             found.add("same order in every epoch", f"rank {same[0]} has the same order in the second epoch{on}. Call "
-                      "set_epoch(epoch) of the sampler that shuffles, before each epoch")
+                      "the sampler's set_epoch(epoch) before each epoch")
 
 
 def _are(n: int) -> str:

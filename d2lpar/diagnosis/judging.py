@@ -35,8 +35,8 @@ from d2lpar.diagnosis.recording import Record, Step, Values
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
                    "clipped before the sum", "summed in each micro-batch", "clipped in each micro-batch"}
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
-UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples; how metrics are put together; "
-             "anything after the steps that were watched")
+UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples; how metrics are "
+             "combined; anything after the steps that were watched")
 
 
 class Ran(NamedTuple):
@@ -347,6 +347,8 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     if same:
         found.say_by_name("same examples on all ranks", e.line("forward"), examples_seen=f"{same} examples")
     odd = bool(e.unlike or e.missing or not e.names or e.strayed or (t and e.apart))
+    if odd and "averaged after the step" in found.notes and t + 1 == len(records[0].steps):
+        return True  # the run was ended before the average
     if odd and (rule := find_rule("exchange", e)):
         if rule.name == "parameters averaged" and row[0]["method"] == "SGD" and not any(
                 differing([step.unclipped, step.gradients]) for step in many) and not any(
@@ -539,6 +541,14 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
     for scaled in next((rank for rank in ran.of("clipped while scaled") if rank), [])[:1]:
         found.say_by_name("clipped while scaled", f" [{scaled['line']}]", scale=scaled["scale"])
     evaluations = ran.of("evaluation")
+    for row in zip(*ran.of("plateau")):
+        metrics = [data["metric"] for data in row]
+        if len(ran.records) > 1 and len(set(metrics)) > 1:
+            values = ", ".join(f"{x:.4g} on rank {r}" for r, x in enumerate(metrics))
+            found.add("different learning rates", f"a scheduler is given different values on the ranks ({values}), and "
+                      f"will lower their learning rates at different times [{row[0]['line']}]. Average the value over "
+                      "the ranks first")
+            break
     for row in zip(*evaluations):
         if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
             found.add("different buffers", f"the ranks evaluate with different buffers, so each measures a different "

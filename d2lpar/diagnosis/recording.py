@@ -104,10 +104,10 @@ class Recorder:
         self._kept: list[Tensor] = []  # these, so that no other tensor gets the place of one
         self._optimizers: set[type] = set()
         self.unsent = False
-        self._hooked: dict[int, Tensor] = {}
+        self.hooked: dict[int, Tensor] = {}
         self._open: list[Step] = []  # steps that have begun, the outer ones first
         self._last_hooks: list[Any] = []
-        self._hooks: list[Any] = []
+        self.hooks: list[Any] = []
         self.patched: list[Any] = []
         self.scale = 1.0
         self.forget()
@@ -146,15 +146,15 @@ class Recorder:
                           for name in COLLECTIVES if hasattr(dist, name)]
         for patch in self.patched:
             patch.start()
-        self._hooks += [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
+        self.hooks += [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
                         register_optimizer_step_post_hook(self._look_after),
                         register_module_module_registration_hook(self.look_at_wrapper)]
         if isinstance(self.net, nn.Module):
-            self._hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
+            self.hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
 
     def stop(self) -> None:
         """Leave PyTorch as it was."""
-        for hook in self._hooks + self._last_hooks:
+        for hook in self.hooks + self._last_hooks:
             hook.remove()
         for patch in reversed(self.patched):
             patch.stop()
@@ -199,7 +199,7 @@ class Recorder:
             asking = [(name, p) for name, p in inner.named_parameters() if p.requires_grad] if inner is not None else []
             self._wrapped |= {id(p): name for name, p in asking}
             self._kept.extend(p for _, p in asking)
-            self._hooks.append(module.register_forward_pre_hook(self._look_at_wrapped_forward))
+            self.hooks.append(module.register_forward_pre_hook(self._look_at_wrapped_forward))
 
     def _look_at_wrapped_forward(self, wrapper: nn.Module, _: tuple) -> None:
         self._called.add(id(wrapper))
@@ -213,11 +213,12 @@ class Recorder:
     def look_for_parameters(self) -> None:
         """Hook the gradients of parameters that are new or no longer frozen."""
         for p in self.net.parameters():  # again in each forward pass: some may be new, or no longer frozen
-            if p.requires_grad and id(p) not in self._hooked:
-                self._hooked[id(p)] = p
-                self._hooks.append(p.register_hook(partial(self._look_at_gradient, p)))
+            if p.requires_grad and id(p) not in self.hooked:
+                self.hooked[id(p)] = p
+                self.hooks.append(p.register_hook(partial(self.look_at_gradient, p)))
 
-    def _look_at_gradient(self, p: Tensor, grad: Tensor | None) -> None:
+    def look_at_gradient(self, p: Tensor, grad: Tensor | None) -> None:
+        """Note a gradient before it is exchanged."""
         if grad is None:  # DDP hands None on if the loss has not used a parameter
             return
         number = torch._C._current_graph_task_id()  # not public, but one for each backward pass

@@ -24,13 +24,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from d2lpar.base.checks import check_counts
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
 from d2lpar.diagnosis.recording import NOT_THE_SCRIPT
 from d2lpar.diagnosis.rules import NAMES
-from d2lpar.diagnosis.watching import ROOT, SETTINGS, Settings
+from d2lpar.diagnosis.watching import BEFORE, ROOT, SETTINGS, Settings
 from d2lpar.processes.rank import loopback
 
 LOOK_S = 0.1
@@ -98,7 +100,9 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
 def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[Diagnosis, Scale | None]:
     name = next((os.path.basename(word) for word in words if word != "-m"), "?")
     most = max(map(len, ran.steps), default=0)
-    about = f"watched {name} on {ran.k} ranks, for {most} step{'s' * (most != 1)}"
+    epochs = max((sum(data["trained"] for data in rank) for rank in ran.of("pass")), default=0)
+    about = f"watched {name} on {ran.k} rank{'s' * (ran.k != 1)}, for {most} step{'s' * (most != 1)}"
+    about += f" of the first {epochs} epochs" * (epochs > 1)
     found = Diagnosis(about, allow, UNCHECKED, watched=True)
     scale = judge(ran, found)
     if not most and (found.ok or _have_all_failed(ran)):
@@ -169,8 +173,17 @@ class Run:
 
     def __exit__(self, *error: object) -> None:
         self.end()
+        self._put_files_back()
         self._end_keeper()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _put_files_back(self) -> None:
+        """Leave the files that the script saved as they were before, as its run was not a whole one."""
+        for mark in self.folder.glob("*.file"):
+            path = Path(_read(mark))
+            before = path.with_name(path.name + BEFORE)
+            with suppress(OSError):
+                before.replace(path) if before.exists() else path.unlink(missing_ok=True)
 
     def _end_keeper(self) -> None:
         self.keeper.kill()
@@ -182,6 +195,8 @@ class Run:
         """Start the script as torchrun would, or once if it starts its ranks itself."""
         self.spawns, self.to_the_end = settings.spawns, settings.to_the_end
         common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
+        if torch.cuda.device_count() < self.k:
+            common["CUDA_VISIBLE_DEVICES"] = ""  # too few GPUs are as none
         common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
                    "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
         for rank in range(1 if settings.spawns else self.k):

@@ -19,17 +19,19 @@ import os
 import pickle
 import random
 import runpy
+import shutil
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import filelock
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -44,6 +46,7 @@ from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
 from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, script_line
 
+BEFORE = ".before-watch"  # ends the name of a copy of a file that the script overwrites
 SETTINGS = "D2LPAR_WATCH"  # the variable with which a script's own child processes are told
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 8  # in a sketch
@@ -171,6 +174,7 @@ class Watcher(Recorder):
         self._rows: list[bytes] = []
         self._scaler_scales = self._unscaled = self._has_ended = False
         self._stack = ExitStack()
+        self._kept_files: set[str] = set()
 
     def keep(self, x: Tensor) -> Tensor:
         """A sketch of it."""
@@ -202,6 +206,8 @@ class Watcher(Recorder):
             (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
             (functional, "clip_grad_value_", self._clipping_values),
             (functional.clip_grad, "clip_grad_value_", self._clipping_values),
+            (Tensor, "register_hook", self._hooking), (os, "replace", self._moving), (os, "rename", self._moving),
+            (torch.optim.lr_scheduler.ReduceLROnPlateau, "step", self._scheduling),
             (dist, "init_process_group", self._joining), (dist.distributed_c10d, "init_process_group", self._joining),
             (dist, "destroy_process_group", self._leaving), (Join, "__enter__", self._entering_join),
             (util, "spawnv_passfds", self._starting_python)]
@@ -323,6 +329,15 @@ class Watcher(Recorder):
     def refuse_shards(self) -> None:
         """Shards are watched as far as they go."""
 
+    def _hooking(self, register: Callable) -> Callable:
+        def hooking(x: Tensor, hook: Callable) -> Any:
+            if x.is_leaf and x.requires_grad and isinstance(x, nn.Parameter) and id(x) not in self.hooked:
+                self.hooked[id(x)] = x  # the script's hook may exchange the gradient, so ours comes first
+                self.hooks.append(register(x, partial(self.look_at_gradient, x)))
+            return register(x, hook)
+
+        return hooking
+
     # losses
 
     def _going_backward(self, backward: Callable) -> Callable:
@@ -441,9 +456,40 @@ class Watcher(Recorder):
         def saving(what: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(file, (str, os.PathLike)):
                 self.log.note("save", file=os.path.abspath(file), line=script_line())
+                self._keep_file(file)
             return save(what, file, *args, **kwargs)
 
         return saving
+
+    def _moving(self, move: Callable) -> Callable:
+        def moving(old: Any, new: Any, **kwargs: Any) -> Any:
+            if script_line() and os.path.isfile(old):
+                self._keep_file(new)
+            return move(old, new, **kwargs)
+
+        return moving
+
+    def _keep_file(self, file: Any) -> None:
+        """Before a run that is ended early overwrites a file: keep a copy, which the watching process puts back."""
+        path = os.path.abspath(os.fspath(file))
+        if self.settings.to_the_end or self._has_ended or not os.path.isdir(os.path.dirname(path)) or (
+                os.path.exists(path) and not os.path.isfile(path)) or path in self._kept_files:
+            return
+        self._kept_files.add(path)
+        mark = Path(self.settings.folder, hashlib.blake2b(path.encode(), digest_size=8).hexdigest() + ".file")
+        with filelock.FileLock(f"{mark}.lock"):  # all ranks may be about to write it
+            if not mark.exists():
+                if os.path.isfile(path) and not os.path.exists(path + BEFORE):
+                    shutil.copy2(path, path + BEFORE)
+                mark.write_text(path, "utf8")
+
+    def _scheduling(self, step: Callable) -> Callable:
+        def scheduling(scheduler: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+            with suppress(TypeError, ValueError):
+                self.log.note("plateau", metric=float(metrics), line=script_line())
+            return step(scheduler, metrics, *args, **kwargs)
+
+        return scheduling
 
     def end(self, error: str, enough: bool = False, line: str = "") -> None:
         """Note how the run ended, once."""
