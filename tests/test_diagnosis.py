@@ -592,13 +592,14 @@ def test_what_is_allowed_is_a_note_and_nothing_else_is(ranks):
 
 def test_the_rates_that_the_page_shows_are_those_of_the_sets():
     stored = json.loads(gate.STORED.read_text("utf8"))
-    for name, folder, more in (("tuned", gate.TUNED, gate.catalogue()), ("held out, second round", gate.HELD_OUT, {})):
+    for name, folder, more in (("diagnose, tuned", gate.TUNED, gate.catalogue()),
+                               ("diagnose, held out, second round", gate.HELD_OUT, {})):
         kinds = [case["is"] for case in (gate.cases(folder) | more).values()]
         assert (stored[name]["right"], stored[name]["wrong"]) == (kinds.count("right"), kinds.count("wrong"))
         assert {path.stem for path in folder.glob("*.py")} == set(gate.cases(folder))
         assert kinds.count("right") >= 40 and kinds.count("wrong") >= 40
-    assert stored["tuned"]["let through"] == stored["tuned"]["right"] >= 100
-    assert stored["tuned"]["right cause"] >= 0.95 * stored["tuned"]["wrong"] >= 95
+    assert stored["diagnose, tuned"]["let through"] == stored["diagnose, tuned"]["right"] >= 100
+    assert stored["diagnose, tuned"]["right cause"] >= 0.95 * stored["diagnose, tuned"]["wrong"] >= 95
 
 
 def test_the_interval_of_a_rate_is_wilsons():

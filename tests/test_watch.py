@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import gate
+import gate_watch
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.watching import Networks, sketch
 
@@ -161,6 +166,48 @@ def test_no_hook_is_left_when_enough_was_seen(tmp_path: Path):
     assert run.returncode == 0, run.stderr
 
 
+SAVES = """
+import os, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+dist.init_process_group()
+net = DDP(torch.nn.Linear(3, 1))
+opt = torch.optim.SGD(net.parameters(), 0.1)
+plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(opt)
+data = TensorDataset(torch.randn(64, 3, generator=torch.Generator().manual_seed(0)))
+sampler = DistributedSampler(data)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    for X, in DataLoader(data, 8, sampler=sampler):
+        opt.zero_grad()
+        loss = net(X).square().mean()
+        loss.backward()
+        opt.step()
+    plateau.step(loss.item())
+    if dist.get_rank() == 0:
+        torch.save(epoch, "old.pt")
+        torch.save(epoch, "new.pt")
+        torch.save(epoch, "whole.tmp")
+        os.replace("whole.tmp", "whole.pt")
+    dist.barrier()
+"""
+
+
+@pytest.mark.slow
+def test_what_the_script_saves_is_put_back_and_each_ranks_own_plateau_is_found(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SAVES)
+    for name in ("old.pt", "whole.pt"):
+        (tmp_path / name).write_text("of an earlier run")
+    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    run = command("train.py", cwd=tmp_path)
+    assert {file.name: file.read_text() for file in tmp_path.iterdir() if file.is_file()} == before
+    assert run.returncode == 1 and list(re.findall(r"FAULT, (.*?):", run.stdout)) == ["different learning rates"], run.stdout
+    assert "`plateau.step(loss.item())`" in run.stdout.replace("\n    ", " ")
+    whole = command("--to-the-end", "train.py", cwd=tmp_path)
+    assert whole.returncode == 1 and torch.load(tmp_path / "old.pt") == 2 == torch.load(tmp_path / "whole.pt")
+
+
 # how much the examples weigh in a loss
 
 
@@ -220,3 +267,29 @@ def test_a_network_keeps_its_names_when_another_one_is_met():
     networks.add(second)
     assert names == ["weight", "bias"]
     assert [name for name, _ in networks.named_parameters()] == [*names, "Linear2.weight", "Linear2.bias"]
+
+
+# how often it is right
+
+
+def test_the_stored_rates_count_every_script(root: Path):
+    stored = json.loads((root / "d2lpar" / "pages" / "stored" / "gate.json").read_text("utf8"))
+    for name, folder in (("held out, first round", "tuned"), ("held out, second round", "held_out")):
+        cases, rates = gate.cases(root / "tests" / "watch" / folder), stored[f"watch, {name}"]
+        kinds = Counter(case["is"] for case in cases.values() if name.endswith("first round") or not case.get("beyond"))
+        assert (rates["right"], rates["wrong"]) == (kinds["right"], kinds["wrong"]), name
+        assert rates["lines"] == gate.rows(rates)
+        assert {path.stem for path in (root / "tests" / "watch" / folder).glob("*.py")} == set(cases)
+    every = gate_watch.of_bugs() | gate_watch.of_diagnose() | gate_watch.of_folder(root / "tests" / "watch" / "tuned")
+    kinds = Counter(case["is"] for case in every.values() if not case.get("beyond"))
+    rates = stored["watch, tuned"]
+    assert (rates["right"], rates["wrong"]) == (kinds["right"], kinds["wrong"])
+    assert rates["let through"] == rates["right"] and rates["right cause"] >= 0.95 * rates["wrong"]
+
+
+def test_what_only_a_single_device_can_tell_is_listed_by_its_script(root: Path):
+    here = tomllib.loads((root / "tests" / "watch" / "cases.toml").read_text("utf8"))
+    known = gate.cases(gate.TUNED) | gate.catalogue()
+    listed = [*here["left_out"], *here["also"], *(name for names in here["beyond"].values() for name in names)]
+    assert set(listed) <= set(known) and len(listed) == len(set(listed))
+    assert all(known[name]["is"] == "wrong" for names in here["beyond"].values() for name in names)

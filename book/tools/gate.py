@@ -148,7 +148,7 @@ def main() -> None:
     rates = run_set(args.set)
     print(*rows(rates), sep="\n")
     if args.store:
-        store(args.store, rates)
+        store(f"diagnose, {args.store}", rates)
     if args.set == TUNED and (rates["let through"] < rates["right"] or rates["right cause"] < 0.95 * rates["wrong"]):
         sys.exit("the tuned set needs no false alarm, and 95% right causes")
 

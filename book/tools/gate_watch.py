@@ -102,7 +102,7 @@ def main() -> None:
     rates = gate.rates_of({name: case for name, case in every.items() if not case.get(BEYOND)}, verdicts)
     print(*gate.rows(rates), sep="\n")
     if args.store:
-        gate.store(args.store, rates)
+        gate.store(f"watch, {args.store}", rates)
     if rates["let through"] < rates["right"]:
         sys.exit("a right script was accused")
 
