@@ -72,6 +72,8 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
         raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: "
                          f"{', '.join((*NAMES, *FEED_NAMES))}")
     check_counts(ranks=ranks)
+    if not hasattr(os, "killpg"):
+        raise NotRun("watch needs Linux or macOS; in Windows, use WSL")
     words = [str(word) for word in script]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
