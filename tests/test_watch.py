@@ -36,7 +36,13 @@ def command(*words: str, program: str = "-m d2lpar watch", cwd: str | Path | Non
 def test_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
     run = command("bugs", "--ranks", "2", program=str(root / "book" / "tools" / "gate_watch.py"))
     assert run.returncode == 0 and "right scripts let through   28 of  28" in run.stdout, run.stdout + run.stderr
-    assert "named by their cause        34 of  34" in run.stdout, run.stdout
+    assert "named by their cause        35 of  35" in run.stdout, run.stdout
+
+
+@pytest.mark.slow
+def test_a_wrong_scale_is_found_next_to_a_mistake_in_the_data():
+    run = command(BUGS, "no set_epoch, sum over the batch")
+    assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["same order in every epoch", "divided twice"], run.stdout
 
 
 # the command

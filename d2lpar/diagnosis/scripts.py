@@ -114,7 +114,7 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
 
 def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str]) -> None:
     """Run the script as a single process, if the scale of its gradients may be wrong."""
-    if scale and not scale.is_clear and not found.is_decided:
+    if scale and not scale.is_clear and not ran.stands:
         alone = None
         with suppress(NotRun):
             again = _run(words, 1)

@@ -40,7 +40,7 @@ EXPECTED = {
     "clipped by value before": ["clipped before the sum"], "spawned, no set_epoch": ["same order in every epoch"],
     "rates differ": ["different learning rates"], "unfrozen later": ["not exchanged"], "NaN": ["NaN"],
     "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
-    "sum over the batch": ["divided twice"], "one term times the ranks": ["one term times the world size"],
+    "sum over the batch": ["divided twice"], "no set_epoch, sum over the batch": ["same order in every epoch"], "one term times the ranks": ["one term times the world size"],
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
     "padded evaluation": ["padded"],
@@ -139,7 +139,7 @@ def train(name, rank, k):
             return F.cross_entropy(scores, y)
         if has(name, "summed loss"):
             return F.cross_entropy(scores, y, reduction="sum")
-        if has(name, "sum over the batch"):
+        if has(name, "sum over the batch", "no set_epoch, sum over the batch"):
             return F.cross_entropy(scores, y, reduction="sum") / (8 * k)
         if has(name, "sum over all examples", "sharded, summed"):
             return F.cross_entropy(scores, y, reduction="sum") / (8 * k) * (1 if name.startswith("sharded") else k)
@@ -188,7 +188,8 @@ def train(name, rank, k):
             average.update_parameters(inner)
 
     for epoch in range(3):
-        if hasattr(sampler, "set_epoch") and not has(name, "no set_epoch", "spawned, no set_epoch"):
+        if hasattr(sampler, "set_epoch") and not has(
+                name, "no set_epoch", "spawned, no set_epoch", "no set_epoch, sum over the batch"):
             sampler.set_epoch(epoch)
         net.train()
         if name == "next(iter)":
