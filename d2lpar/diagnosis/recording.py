@@ -327,7 +327,8 @@ class Recorder:
         if not self._open:
             now = dict(self.net.named_parameters())
             known = set(map(id, now.values()))
-            others = [self.keep(p) for group in optimizer.param_groups for p in group["params"] if id(p) not in known]
+            others = [self.keep(p) for group in optimizer.param_groups for p in group["params"]
+                      if id(p) not in known and p.grad is not None]
             self.add_step(found._replace(after=self.keep_all(now.items()), others=others,
                                           buffers=self.keep_all(self.net.named_buffers())), optimizer)
             self.forget()
