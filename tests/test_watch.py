@@ -72,6 +72,12 @@ def test_torchrun_starts_the_ranks_if_the_user_prefers_that():
     assert right.returncode == 0 and right.stdout.count("no fault found") == 1, right.stdout + right.stderr
 
 
+@pytest.mark.gpu(2)
+def test_on_gpus_the_script_keeps_its_own_backend_and_devices(root: Path):
+    run = command("--show", str(root / "d2lpar" / "pages" / "stored" / "ring.py"))
+    assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["different data sets", "same order in every epoch"]
+
+
 @pytest.mark.slow
 def test_a_script_that_cannot_be_run_is_no_verdict(tmp_path: Path):
     (tmp_path / "train.py").write_text("import torch.distributed as dist\ndist.init_process_group()\nraise OSError('no data')")
