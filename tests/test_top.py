@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pydoc
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,9 +48,10 @@ def test_diagnose_the_trainer_and_the_examples_of_the_readme_need_the_core_alone
     with pytest.raises(AssertionError, match="ModuleNotFoundError"):
         run("-c", "import torchvision")
     readme = (root / "README.md").read_text("utf8")
-    [example] = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
     [printed] = re.findall(r"^```text\n(.*?)^```", readme, re.M | re.S)
-    assert run("-c", example) == printed
+    shutil.copy(root / "d2lpar" / "pages" / "stored" / "ring.py", tmp_path)
+    assert run("-c", "import d2lpar as dp; print(dp.watch(['ring.py']))") == printed
+    assert "python -m d2lpar watch" in readme and "usage: python -m d2lpar watch" in run("-m", "d2lpar", "watch", "--help")
     assert "python -m d2lpar diagnose" in readme and "usage: python -m d2lpar diagnose" in run("-m", "d2lpar", "diagnose", "--help")
     ended = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "-m", "d2lpar", "train",
                 "--strategy", "ddp", "--checkpoints", "runs", "--epochs", "1", "--num-train", "128", "--num-test", "64")

@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,15 @@ from d2lpar.diagnosis.watching import Networks, sketch
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
 
 
-def command(*words: str, program: str = "-m d2lpar watch", cwd: str | Path | None = None) -> subprocess.CompletedProcess:
+def command(*words: str, program: Sequence[str] = ("-m", "d2lpar", "watch"), cwd: str | Path | None = None) -> subprocess.CompletedProcess:
     root = Path(__file__).parents[1]
-    return subprocess.run([sys.executable, "-W", "ignore", *program.split(), *words], capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-W", "ignore", *program, *words], capture_output=True, text=True,
                           cwd=cwd, timeout=120, env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
 
 
 @pytest.mark.slow
 def test_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
-    run = command("bugs", "--ranks", "2", program=str(root / "book" / "tools" / "gate_watch.py"))
+    run = command("bugs", "--ranks", "2", program=[str(root / "book" / "tools" / "gate_watch.py")])
     assert run.returncode == 0 and "right scripts let through   28 of  28" in run.stdout, run.stdout + run.stderr
     assert "named by their cause        35 of  35" in run.stdout, run.stdout
 
@@ -65,10 +66,10 @@ def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
 @pytest.mark.slow
 def test_torchrun_starts_the_ranks_if_the_user_prefers_that():
     run = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "loss times the ranks",
-                  program="-m torch.distributed.run")
+                  program=("-m", "torch.distributed.run"))
     assert run.returncode == 1 and run.stdout.count("FAULT, loss multiplied by world size") == 1, run.stdout
     right = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "right",
-                    program="-m torch.distributed.run")
+                    program=("-m", "torch.distributed.run"))
     assert right.returncode == 0 and right.stdout.count("no fault found") == 1, right.stdout + right.stderr
 
 
