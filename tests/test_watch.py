@@ -21,6 +21,8 @@ from torch import nn
 
 import gate
 import gate_watch
+from d2lpar.diagnosis.compare import Diagnosis
+from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.watching import Networks, sketch
 
@@ -212,6 +214,7 @@ def test_what_the_script_saves_is_put_back_and_each_ranks_own_plateau_is_found(t
     (tmp_path / "train.py").write_text(SAVES)
     for name in ("old.pt", "whole.pt"):
         (tmp_path / name).write_text("of an earlier run")
+    (tmp_path / "old.pt.before-d2lpar-watch-killed").write_text("of a watch that was killed long ago")
     before = {file.name: file.read_text() for file in tmp_path.iterdir()}
     run = command("train.py", cwd=tmp_path)
     assert {file.name: file.read_text() for file in tmp_path.iterdir() if file.is_file()} == before
@@ -280,6 +283,26 @@ def test_a_network_keeps_its_names_when_another_one_is_met():
     networks.add(second)
     assert names == ["weight", "bias"]
     assert [name for name, _ in networks.named_parameters()] == [*names, "Linear2.weight", "Linear2.bias"]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("shape", [(3,), (33, 1000)])
+def test_a_number_that_is_not_finite_is_seen_in_a_sketch(number: float, shape: tuple[int, ...]):
+    x = torch.zeros(shape)
+    x.view(-1)[1] = number
+    assert not sketch(x).isfinite().all()
+
+
+def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank_is():
+    def judged(*metrics: float) -> list[str]:
+        records: list = [[("group", {}), ("plateau", {"metric": x, "line": "train.py, line 1"})] for x in metrics]
+        found = Diagnosis("a run", watched=True)
+        judge(Ran(len(metrics), records), found)
+        return list(found.faults)
+
+    nan = float("nan")
+    assert judged(nan, nan) == judged(0.5, 0.5) == []
+    assert judged(0.5, nan) == judged(0.5, 0.6) == ["different learning rates"]
 
 
 # how often it is right

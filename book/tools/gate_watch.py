@@ -1,7 +1,7 @@
 """How often is `watch` right? `python book/tools/gate_watch.py SET` runs every script of a set on 2 and on 3 ranks.
 
 - `bugs`: one script and what can go wrong in it, `tests/watch/bugs.py`;
-- `diagnose`: the trainings that were written for `diagnose`, each as a complete script; `tests/watch/cases.toml` says
+- `diagnose`: the training loops written for `diagnose`, each as a complete script; `tests/watch/cases.toml` says
   which of these only a comparison with a single device can tell, and which have another name here;
 - a folder of scripts with `cases.toml`, such as `tests/watch/tuned`, whose scripts were held out in the first round;
 - `tuned`: all of these, as they were used to write the rules.
@@ -39,7 +39,7 @@ def of_bugs() -> dict[str, dict[str, Any]]:
 
 
 def of_diagnose() -> dict[str, dict[str, Any]]:
-    """The trainings of the other gate as scripts."""
+    """The training loops written for `diagnose`, as scripts."""
     here = tomllib.loads((WATCH / "cases.toml").read_text("utf8"))
     beyond = {name: reason for reason, names in here[BEYOND].items() for name in names}
     found = {}

@@ -48,7 +48,6 @@ class Ran(NamedTuple):
     crashed: bool = False  # a rank ended with an error
     output: str = ""  # the last of it
     lines: Sequence[str] = ()  # which each rank reached last
-    is_spawned: bool = False  # the script starts its ranks itself
 
     def of(self, kind: str) -> list[list[dict[str, Any]]]:
         """The records of a kind, by rank."""
@@ -543,7 +542,7 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
     evaluations = ran.of("evaluation")
     for row in zip(*ran.of("plateau")):
         metrics = [data["metric"] for data in row]
-        if len(ran.records) > 1 and len(set(metrics)) > 1:
+        if len(ran.records) > 1 and len(set(map(repr, metrics))) > 1:  # NaN on all ranks is the same
             values = ", ".join(f"{x:.4g} on rank {r}" for r, x in enumerate(metrics))
             found.add("different learning rates", f"a scheduler is given different values on the ranks ({values}), and "
                       f"will lower their learning rates at different times [{row[0]['line']}]. Average the value over "

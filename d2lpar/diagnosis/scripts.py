@@ -32,7 +32,7 @@ from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
 from d2lpar.diagnosis.recording import NOT_THE_SCRIPT
 from d2lpar.diagnosis.rules import NAMES
-from d2lpar.diagnosis.watching import BEFORE, ROOT, SETTINGS, Settings
+from d2lpar.diagnosis.watching import ROOT, SETTINGS, Settings, copy_before
 from d2lpar.processes.rank import loopback
 
 LOOK_S = 0.1
@@ -183,7 +183,7 @@ class Run:
         """Leave the files that the script saved as they were before, as its run was not a whole one."""
         for mark in self.folder.glob("*.file"):
             path = Path(_read(mark))
-            before = path.with_name(path.name + BEFORE)
+            before = copy_before(path, self.folder)
             with suppress(OSError):
                 before.replace(path) if before.exists() else path.unlink(missing_ok=True)
 
@@ -323,7 +323,7 @@ class Run:
         has_raised = any(data["error"] for rank in records for kind, data in rank if kind == "end")
         crashed = (any(codes) or has_raised) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
-        return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines, self.spawns)
+        return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines)
 
 
 class _Elsewhere:
@@ -398,7 +398,7 @@ def _read(file: Path) -> str:
 
 
 def _write(file: Path, value: object) -> None:
-    """Write at once, so that nobody reads half of it."""
+    """Write in one move, so that no reader finds half a file."""
     whole = file.with_name(f"{file.name}.new")
     whole.write_text(str(value), "utf8")
     whole.replace(file)

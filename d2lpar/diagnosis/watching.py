@@ -46,7 +46,6 @@ from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
 from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, script_line
 
-BEFORE = ".before-watch"  # ends the name of a copy of a file that the script overwrites
 SETTINGS = "D2LPAR_WATCH"  # the variable with which a script's own child processes are told
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 8  # in a sketch
@@ -57,7 +56,7 @@ SHORT_EPOCH = 6
 STEPS_OF_SHORT_EPOCH = 3
 MOST_STEPS = 24  # where no loader tells the epochs
 MOST_STEPS_OF_PASSES = 96  # where passes through loaders are not ended early
-MOST_PASSES = 6  # through loaders, where each is made anew
+MOST_PASSES = 6  # through loaders, if the script makes a new one for each epoch
 MOST_INDICES = 2_000_000
 ROWS, OF_ROW = 64, 4096  # of what goes through the network, how much is told apart
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
@@ -171,7 +170,6 @@ class Watcher(Recorder):
         self._depth = 0
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
-        self._rows: list[bytes] = []
         self._scaler_scales = self._unscaled = self._has_ended = False
         self._stack = ExitStack()
         self._kept_files: set[str] = set()
@@ -182,8 +180,8 @@ class Watcher(Recorder):
 
     def start(self) -> None:
         """Replace PyTorch's functions, before the script imports them."""
-        self.asked = set() if torch.cuda.is_available() else self._stack.enter_context(
-            cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
+        if not torch.cuda.is_available():
+            self._stack.enter_context(cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
         for owner, name, change in self._changes():
             old = getattr(owner, name)
             new = change(old)
@@ -204,8 +202,7 @@ class Watcher(Recorder):
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
             (torch.amp.GradScaler, "unscale_", self._unscaling), (torch, "compile", _compiling),
             (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
-            (functional, "clip_grad_value_", self._clipping_values),
-            (functional.clip_grad, "clip_grad_value_", self._clipping_values),
+            (functional, "clip_grad_value_", self.clipping), (functional.clip_grad, "clip_grad_value_", self.clipping),
             (Tensor, "register_hook", self._hooking), (os, "replace", self._moving), (os, "rename", self._moving),
             (torch.optim.lr_scheduler.ReduceLROnPlateau, "step", self._scheduling),
             (dist, "init_process_group", self._joining), (dist.distributed_c10d, "init_process_group", self._joining),
@@ -380,9 +377,6 @@ class Watcher(Recorder):
 
         return clipping
 
-    def _clipping_values(self, clip: Callable) -> Callable:
-        return self.clipping(clip)
-
     # steps
 
     def _adding(self, add: Callable) -> Callable:
@@ -445,8 +439,7 @@ class Watcher(Recorder):
         example, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
         self.log.note("loader", number=known.number, sampler=type(sampler).__name__, line=known.line,
                       examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
-                      first=example, is_random=is_random, shuffles=bool(
-                          getattr(sampler, "shuffle", isinstance(sampler, torch.utils.data.RandomSampler))),
+                      first=example, is_random=is_random,
                       distributed=getattr(sampler, "num_replicas", 1) > 1,
                       drops=bool(getattr(sampler, "drop_last", False)))
 
@@ -479,8 +472,8 @@ class Watcher(Recorder):
         mark = Path(self.settings.folder, hashlib.blake2b(path.encode(), digest_size=8).hexdigest() + ".file")
         with filelock.FileLock(f"{mark}.lock"):  # all ranks may be about to write it
             if not mark.exists():
-                if os.path.isfile(path) and not os.path.exists(path + BEFORE):
-                    shutil.copy2(path, path + BEFORE)
+                if os.path.isfile(path):
+                    shutil.copy2(path, copy_before(path, self.settings.folder))
                 mark.write_text(path, "utf8")
 
     def _scheduling(self, step: Callable) -> Callable:
@@ -499,7 +492,7 @@ class Watcher(Recorder):
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
-                          asked=sorted(self.asked), has_optimizer=bool(self.optimizers))
+                          has_optimizer=bool(self.optimizers))
 
     def enough(self) -> None:
         """Everything was seen: end the run, or leave PyTorch as it was."""
@@ -585,6 +578,11 @@ class _Pass:
     def __del__(self) -> None:
         with suppress(Exception):
             self.note(is_whole=False)
+
+
+def copy_before(path: str | Path, folder: str | Path) -> Path:
+    """Where the copy of a file is while this run overwrites it; each run has a name of its own for it."""
+    return Path(f"{path}.before-{Path(folder).name}")
 
 
 def _is_index(batch: Any) -> bool:
