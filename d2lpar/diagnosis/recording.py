@@ -188,7 +188,7 @@ class Recorder:
     def _note_forward(self, args: Sequence[Any]) -> None:
         self.forwards += 1
         self.note_line("forward")
-        self.examples.extend(_keys(args[0]) if args else ())
+        self.examples.extend(row_keys(args[0]) if args else ())
         if args and isinstance(args[0], Tensor) and args[0].dim():
             self.micro_batches.append(len(args[0]))
 
@@ -386,11 +386,19 @@ def _copy(x: Tensor) -> Tensor:
     return (torch.view_as_real(x.resolve_conj()) if x.is_complex() else x).to(torch.float64, copy=True)
 
 
-def _keys(X: Any) -> list[bytes]:
-    """One for each example, the same for the same values up to float32; none if X is not a tensor of numbers."""
+def row_keys(X: Any, rows: int | None = None, values: int | None = None) -> list[bytes]:
+    """One for each example, the same for the same values up to float32; none if X is not a tensor of numbers.
+
+    Of a large X, only so many rows, and the first values of each, may be looked at.
+    """
+    if not isinstance(X, Tensor) or not X.dim() or hasattr(X, "device_mesh"):
+        return []
     try:
-        return [hashlib.blake2b(row.to(torch.float32).numpy().tobytes(), digest_size=8).digest() for row in _copy(X)]
-    except (AttributeError, RuntimeError, TypeError):
+        X = X.detach().to_dense()[:rows]
+        X = torch.view_as_real(X.resolve_conj()) if X.is_complex() else X
+        X = X.flatten(1)[:, :values] if X.dim() > 1 else X[:, None]
+        return [hashlib.blake2b(row.numpy().tobytes(), digest_size=8).digest() for row in X.float().cpu()]
+    except (RuntimeError, TypeError):  # such as nested tensors
         return []
 
 

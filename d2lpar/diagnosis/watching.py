@@ -44,7 +44,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
-from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, script_line
+from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, row_keys, script_line
 
 SETTINGS = "D2LPAR_WATCH"  # the variable with which a script's own child processes are told
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -305,7 +305,7 @@ class Watcher(Recorder):
         self.forwards += 1
         self.note_line("forward")
         self.micro_batches += [len(x) for x in tensors[:1]]
-        self.examples += row_keys(tensors[0]) if tensors else []
+        self.examples += row_keys(tensors[0], ROWS, OF_ROW) if tensors else []
 
     def _look_at_evaluation(self, module: nn.Module) -> None:
         if self._phase == "evaluation":
@@ -674,16 +674,6 @@ def sketch(x: Tensor) -> Tensor:
         x = torch.cat([rows, x[len(x) // COLUMNS * COLUMNS:]])
     x = x.cpu().double()
     return nn.functional.pad(x * _weights(len(x)), (0, -len(x) % NUMBERS)).view(-1, NUMBERS).sum(0)
-
-
-@torch.no_grad()
-def row_keys(X: Tensor) -> list[bytes]:
-    """One for each of the first examples that go through the network, the same for the same values."""
-    X = X.detach()[:ROWS]
-    if X.is_complex() or X.dtype == torch.bool or hasattr(X, "device_mesh"):
-        return []
-    X = X.reshape(len(X), -1)[:, :OF_ROW].float().cpu()
-    return [hashlib.blake2b(row.numpy().tobytes(), digest_size=8).digest() for row in X]
 
 
 def random_state() -> str:
