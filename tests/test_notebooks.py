@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,6 @@ import torch
 
 import revisions
 from d2lpar import data
-from test_door import doored
 from try_install import copy_package
 
 ROOT = Path(__file__).parents[1]
@@ -61,14 +61,8 @@ def test_taught_cells_hold_exactly_the_text_of_the_package(path):
 
 
 def test_no_function_is_taught_in_two_chapters():
-    cells = [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))]
-    assert {name: cells.count(text) for name, (_, _, text) in doored(ROOT).items() if cells.count(text) > 1} == {}
-
-
-def test_what_is_taught_has_a_door_or_is_no_function():
-    texts = {text for _, _, text in doored(ROOT).values()}
-    assert [text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path))
-            if text not in texts and re.match(r"@|def |class ", text)] == []
+    counts = Counter(text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path)))
+    assert [text for text, count in counts.items() if count > 1 and re.match(r"@|def |class ", text)] == []
 
 
 @every_notebook
@@ -77,7 +71,7 @@ def test_the_first_cell_is_short_and_no_cell_imports_the_package_by_other_names(
     lines = first.source.splitlines()
     most = 25 if path.stem == "17_is_my_script_right" else 8  # its first example is a whole script
     assert len(lines) <= most and "import d2lpar as dp" in lines
-    assert first.source.count("from d2lpar") <= 1 and not re.search(r"\bcheck_|\btaught\b", first.source)
+    assert first.source.count("from d2lpar") <= 1 and not re.search(r"\bcheck_", first.source)
     names = [line for cell in others for line in cell.source.splitlines() if re.match(r"\s*(from|import) d2lpar", line)]
     assert [line for line in names if not line.startswith("from d2lpar.")] == []  # a module itself, for the cell alone
 

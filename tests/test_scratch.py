@@ -24,9 +24,9 @@ from d2lpar import (
     train_batch_threads,
     try_devices,
 )
-from d2lpar.base.door import bare
 from d2lpar.one_step.models import lenet, lenet_params, loss
 from d2lpar.one_step.scratch import shard_backward
+from d2lpar.pages.cells import without_checks
 from d2lpar.pages.step_spans import record_step
 
 CPU = torch.device("cpu")
@@ -123,7 +123,7 @@ def test_all_replicas_are_equal_to_the_bit_after_every_step_and_every_parameter_
 def test_three_numbers_by_hand_on_two_devices(monkeypatch, step):
     # Model w x, loss (w x - 2)^2 / 2, w = 1: the examples 1, 2, 3 give the gradients -1, 0, 3. Their sum is 2, and
     # 0.3 * 2 / 3 is taken off. The mean of the two shards' means would give (-1/2 + 3) / 2 instead of 2 / 3.
-    step, _ = bare(step, shard_backward)  # its door wants images, and a LeNet
+    step, _ = without_checks(step, shard_backward)  # with checks it wants images, and a LeNet
     monkeypatch.setitem(step.__globals__, "lenet", lambda X, params: X * params[0])
     monkeypatch.setitem(step.__globals__, "loss", lambda y_hat, y: (y_hat - y) ** 2 / 2)
     device_params = [[torch.tensor([1.0], dtype=torch.float64, requires_grad=True)] for _ in range(2)]

@@ -1,7 +1,7 @@
 """Copy each taught function from the package into the chapter that teaches it.
 
-A cell tagged `taught:scratch` holds exactly the text of one top-level definition of the module `scratch`, below its
-door; the cell itself says of which. Run it after changing the package: `python book/tools/sync_cells.py`.
+A cell tagged `taught:scratch` shows one top-level definition of the module `scratch`, and its first line says which;
+d2lpar.pages.cells says what it leaves out. Run this after changing the package: `python book/tools/sync_cells.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import nbformat
 
-from d2lpar.base.door import is_door
+from d2lpar.pages.cells import cell_text
 from revisions import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,21 +31,17 @@ def home(module: str) -> Path:
 
 @cache
 def definitions(module: str) -> dict[str, str]:
-    """The lines of each top-level definition of the module of this name, below its door, by its name."""
-    source = home(module).read_text("utf-8")
-    lines, found = source.splitlines(), {}
+    """The lines of each top-level definition of the module of this name as a cell has them, by its name."""
+    source, found = home(module).read_text("utf-8"), {}
     for node in ast.parse(source).body:
-        below = [decorator.lineno for decorator in getattr(node, "decorator_list", []) if not is_door(decorator)]
-        first = min([node.lineno, *below])
-        text = "\n".join(lines[first - 1:node.end_lineno])
         names = [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
         for name in [node.name] if hasattr(node, "name") else names:
-            found.setdefault(name, text)
+            found.setdefault(name, cell_text(source, node))
     return found
 
 
 def package_text(module: str, name: str) -> str:
-    """The lines of the top-level definition `name` of the module of this name, as they stand there below its door."""
+    """The lines of the top-level definition `name` of the module of this name, as a cell has them."""
     if name not in definitions(module):
         raise LookupError(f"{home(module).relative_to(ROOT)} has no top-level definition of {name}")
     return definitions(module)[name]

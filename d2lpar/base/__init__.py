@@ -1,1 +1,1 @@
-"""What all parts stand on: checks, buffers, interrupts, doors, devices and their threads, time, history."""
+"""What all parts stand on: checks, buffers, interrupts, devices and their threads, time, history."""

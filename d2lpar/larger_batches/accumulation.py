@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from d2lpar.base.door import taught
 from d2lpar.one_step.models import loss as cross_entropy
 
 
@@ -29,13 +28,18 @@ def one_number_each(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tenso
     return checked
 
 
-@taught(check_counted, loss=one_number_each,
-        more="Micro-batches are cut as shards are: sizes differ by at most one. Every example counts, "
-             "so no label is negative. After an error, call `net.zero_grad()`.",
-        raises="ValueError: for a `loss` that gives the mean of a micro-batch.")
 def accumulate_gradients(net, X, y, num_microbatches, loss=cross_entropy):
     """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
-    `loss` gives a number per example."""
+    `loss` gives a number per example.
+
+    Micro-batches are cut as shards are: sizes differ by at most one. Every example counts, so no label is negative.
+    After an error, call `net.zero_grad()`.
+
+    Raises:
+        ValueError: for a `loss` that gives the mean of a micro-batch.
+    """
+    loss = one_number_each(loss)  # package only
+    check_counted(y)  # package only
     total = 0.0
     for A, c in zip(X.tensor_split(num_microbatches), y.tensor_split(num_microbatches)):
         part = loss(net(A), c).sum() / len(X)  # of the whole minibatch

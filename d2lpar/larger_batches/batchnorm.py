@@ -18,7 +18,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from d2lpar.base.checks import shown
 from d2lpar.base.devices import all_gather_here, num_ranks_here
-from d2lpar.base.door import taught
 
 
 def check_first_derivative() -> None:
@@ -48,20 +47,24 @@ def check_moments(counts: Sequence[int], means: Sequence[Tensor], squares: Seque
         raise ValueError(f"means and squares must be of one shape, got {sorted(shapes)}")
 
 
-@taught(more="Without any values all three are 0.")
 def moments(x):
     """Of each channel of x (B, C, ...): how many values, their mean, their squares.
-    The squares are those of the distances from the mean, summed up."""
+    The squares are those of the distances from the mean, summed up.
+
+    Without any values all three are 0.
+    """
     count, dims = x.numel() // x.shape[1], over_examples(x)
     mean = x.sum(dims) / max(count, 1)
     squares = (x - along_channels(mean, x)).square().sum(dims)
     return count, mean, squares
 
 
-@taught(check_moments,
-        source="Chan et al., 1983, there for two shards at a time.")
 def combine_moments(counts, means, squares):
-    """The moments of the whole from those of its shards, some of which may be empty."""
+    """The moments of the whole from those of its shards, some of which may be empty.
+
+    Source: Chan et al., 1983, there for two shards at a time.
+    """
+    check_moments(counts, means, squares)  # package only
     count = sum(counts)
     zero = torch.zeros_like(means[0])
     mean = sum((n * m for n, m in zip(counts, means)), zero) / max(count, 1)
@@ -137,7 +140,6 @@ class SyncBatchNorm(_BatchNorm):
             running.lerp_(new.to(running.dtype), step)
 
 
-@taught()
 def moments_of_all(x, ranks):
     """The moments of what all ranks have, alike on each of them: one exchange."""
     count, mean, squares = moments(x)

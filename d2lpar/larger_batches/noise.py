@@ -7,7 +7,6 @@ from math import inf
 from torch import Tensor
 
 from d2lpar.base.checks import check_counts
-from d2lpar.base.door import taught
 
 
 def check_gradients(gradients: Tensor, b: int) -> None:
@@ -19,11 +18,15 @@ def check_gradients(gradients: Tensor, b: int) -> None:
         raise ValueError("gradients must be finite, some are not")
 
 
-@taught(check_gradients, more="It is inf where the gradient cannot be told from its noise.",
-        source="McCandlish et al., 2018, the simple noise scale, appendix A.1.")
 def noise_scale(gradients, b):
     """The batch size B at which noise and gradient are equally large.
-    Each row of `gradients` is a mean over b examples, all at the same parameters."""
+    Each row of `gradients` is a mean over b examples, all at the same parameters.
+
+    It is inf where the gradient cannot be told from its noise.
+
+    Source: McCandlish et al., 2018, the simple noise scale, appendix A.1.
+    """
+    check_gradients(gradients, b)  # package only
     mean = gradients.mean(0)
     noise = (gradients - mean).square().sum() / (len(gradients) - 1)
     signal = mean.square().sum() - noise / len(gradients)  # the mean is noisy, too

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from d2lpar.base.door import taught
-
 
 def check_warmup(step: int, warmup: int, num_updates: int) -> None:
     """Raise ValueError unless the update `step` is one of the run, and the warm-up ends within it."""
@@ -13,16 +11,20 @@ def check_warmup(step: int, warmup: int, num_updates: int) -> None:
         raise ValueError(f"the run has updates 0 to {num_updates - 1}, there is no update {step}")
 
 
-@taught(source="Goyal et al., 2017, section 2.1; used before by Krizhevsky, 2014.")
 def linear_lr(lr, k):
-    """The learning rate for k times the batch size by the linear rule: k times `lr`."""
+    """The learning rate for k times the batch size by the linear rule: k times `lr`.
+
+    Source: Goyal et al., 2017, section 2.1; used before by Krizhevsky, 2014.
+    """
     return k * lr
 
 
-@taught(check_warmup,
-        source="Goyal et al., 2017, section 2.2, the gradual warm-up.")
 def warmup_lr(step, lr, k, warmup, num_updates):
     """The rate of update `step`, 0 to num_updates - 1: from `lr` straight up to k * lr.
-    Update `warmup` is the first at the full rate; without a warm-up (0) all are."""
+    Update `warmup` is the first at the full rate; without a warm-up (0) all are.
+
+    Source: Goyal et al., 2017, section 2.2, the gradual warm-up.
+    """
+    check_warmup(step, warmup, num_updates)  # package only
     done = 1 if step >= warmup else step / warmup
     return lr * (1 + (k - 1) * done)

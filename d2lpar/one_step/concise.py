@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from d2lpar.base.checks import check_labels, check_lr
 from d2lpar.base.devices import run_on_devices, try_devices
-from d2lpar.base.door import taught
 from d2lpar.base.history import History
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.one_step.data_parallel import DataParallel
@@ -39,19 +38,22 @@ def labelled(data_iter: Iterable[tuple[Tensor, Tensor]],
         yield X, y
 
 
-@taught()
 def count_right(net, X, y):
     """How many of the examples X (B, ...) `net` puts into their class y (B,)."""
     return (net(X).argmax(1) == y).sum().item() if len(X) else 0
 
 
-@taught(data_iter=labelled,
-        more="`split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.",
-        raises="ValueError: for labels that are not one for each example.")
 @torch.no_grad()
 def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
     """The share of examples that `net` puts into the right class, on all devices.
-    `devices` are those of a DataParallel by default, otherwise the net's own."""
+    `devices` are those of a DataParallel by default, otherwise the net's own.
+
+    `split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.
+
+    Raises:
+        ValueError: for labels that are not one for each example.
+    """
+    data_iter = labelled(data_iter, split_f)  # package only
     module, devices = unwrap(net, devices)
     replicas = [replicate(module, device).eval() for device in devices]
     right, count = 0, 0
@@ -61,13 +63,15 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
     return right / count
 
 
-@taught(check_lr,
-        more="`seed` is that of the start and of the order of the batches; `init` is called for each layer.")
 def train_data_parallel(
     net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None
 ):
     """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
-    Prints a line per epoch; returns the history."""
+    Prints a line per epoch; returns the history.
+
+    `seed` is that of the start and of the order of the batches; `init` is called for each layer.
+    """
+    check_lr(lr)  # package only
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     with History(num_epochs, len(train_iter), devices) as history:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from d2lpar.base.checks import check_labels
-from d2lpar.base.door import taught
 
 
 def check_images(X: Tensor, y: Tensor) -> None:
@@ -26,11 +25,14 @@ def check_images(X: Tensor, y: Tensor) -> None:
         raise ValueError(f"classes count from 0, got {y.min().item()}")
 
 
-@taught(more="Float32, on the CPU. `scale` is the weights' standard deviation.",
-        source="He et al., 2015, section 2.2, for the default, which keeps the signal's size from layer to layer.")
 def lenet_params(scale=None, seed=0):
     """Eight fresh tensors: normal weights and zero biases. The standard deviation is
-    `scale`, by default sqrt(2 / inputs), which keeps the signal's size."""
+    `scale`, by default sqrt(2 / inputs), which keeps the signal's size.
+
+    Float32, on the CPU. `scale` is the weights' standard deviation.
+
+    Source: He et al., 2015, section 2.2, for the default, which keeps the signal's size from layer to layer.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def weight(*shape, inputs):
@@ -45,7 +47,6 @@ def lenet_params(scale=None, seed=0):
     ]
 
 
-@taught()
 def lenet(X, params):
     """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
@@ -95,10 +96,12 @@ class Residual(nn.Module):
         return F.relu(Y + (X if self.conv3 is None else self.conv3(X)))
 
 
-@taught(source="He et al., 2016, with the first layer of Dive into Deep Learning.")
 def resnet18(num_classes, in_channels=1, width=64):
     """ResNet-18 for small images: scores (B, num_classes) of X (B, in_channels, H, W).
-    The first stage has `width` channels, each later one twice as many."""
+    The first stage has `width` channels, each later one twice as many.
+
+    Source: He et al., 2016, with the first layer of Dive into Deep Learning.
+    """
     net = nn.Sequential(
         nn.Conv2d(in_channels, width, kernel_size=3, stride=1, padding=1),
         nn.BatchNorm2d(width), nn.ReLU(),
@@ -115,9 +118,11 @@ def resnet18(num_classes, in_channels=1, width=64):
     return net
 
 
-@taught(more="For `net.apply`; biases and all other layers stay as they are.")
 def init_weights(module):
-    """Draw the weights of a linear or convolutional layer from N(0, 0.01^2)."""
+    """Draw the weights of a linear or convolutional layer from N(0, 0.01^2).
+
+    For `net.apply`; biases and all other layers stay as they are.
+    """
     if type(module) in (nn.Linear, nn.Conv2d):
         nn.init.normal_(module.weight, std=0.01)
 
@@ -129,10 +134,13 @@ def check_resettable(net: nn.Module, seed: int = 0, init: Any = None) -> None:
         raise ValueError(f"{kept[0]} would not start afresh: give its module a method reset_parameters that draws it")
 
 
-@taught(check_resettable, more="Drawn on the CPU. The global random generator is left alone.")
 def initialize(net, seed=0, init=None):
     """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
-    The same seed gives the same bits wherever `net` lies."""
+    The same seed gives the same bits wherever `net` lies.
+
+    Drawn on the CPU. The global random generator is left alone.
+    """
+    check_resettable(net, seed, init)  # package only
     device = next((p.device for p in net.parameters()), torch.device("cpu"))
     with torch.random.fork_rng(range(torch.cuda.device_count())):
         torch.manual_seed(seed)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
 from d2lpar.base.checks import shown
-from d2lpar.base.door import taught
 
 
 def check_cut(inputs: Any) -> None:
@@ -44,12 +43,14 @@ def check_outputs(outputs: Sequence[Any]) -> None:
             raise ValueError(f"output {i} is None on some ranks only: {[type(x).__name__ for x in column]}")
 
 
-@taught(check_cut,
-        more="Tensors are cut along `dim` as `torch.chunk` does: the last shards are smaller, or not there. A tensor "
-             "without dimensions is one number and cannot be cut, so it goes to all too.")
 def scatter(inputs, devices, dim=0):
     """Cut every tensor in `inputs`, one shard per device; the rest goes to all.
-    `inputs` may be nested; each device gets the same nesting."""
+    `inputs` may be nested; each device gets the same nesting.
+
+    Tensors are cut along `dim` as `torch.chunk` does: the last shards are smaller, or not there. A tensor without
+    dimensions is one number and cannot be cut, so it goes to all too.
+    """
+    check_cut(inputs)  # package only
     def cut(x):
         if not isinstance(x, Tensor):
             return [x] * len(devices)
@@ -61,12 +62,14 @@ def scatter(inputs, devices, dim=0):
     return [pytree.tree_unflatten(row, nesting) for _, *row in rows]
 
 
-@taught(check_replicable,
-        more="All else, such as lists, locks and hooks, is shared with `module`. With copy=False a tensor that is on "
-             "`device` already keeps its memory, and only its gradient is apart.")
 def replicate(module, device, copy=True):
     """A replica of `module` as it is, with parameters and buffers copied to `device`.
-    With copy=False what is on `device` already keeps its memory."""
+    With copy=False what is on `device` already keeps its memory.
+
+    All else, such as lists, locks and hooks, is shared with `module`. With copy=False a tensor that is on `device`
+    already keeps its memory, and only its gradient is apart.
+    """
+    check_replicable(module)  # package only
     own = {}  # a tensor that is used twice is copied once
     for x in [*module.parameters(), *module.buffers()]:
         there = x.detach().to(device, copy=copy)
@@ -87,12 +90,16 @@ def replicate(module, device, copy=True):
     return replicas[module]
 
 
-@taught(check_outputs,
-        more="Tensors without dimensions are single numbers. Where all replicas give None, it stays None.",
-        raises="ValueError: for a None among tensors.")
 def gather(outputs, device, dim=0):
     """Put the replicas' outputs together on `device`, in rank order.
-    Tensors are joined along `dim`; single numbers become a vector."""
+    Tensors are joined along `dim`; single numbers become a vector.
+
+    Tensors without dimensions are single numbers. Where all replicas give None, it stays None.
+
+    Raises:
+        ValueError: for a None among tensors.
+    """
+    check_outputs(outputs)  # package only
     def join(*parts):
         here = [part.to(device) for part in parts if part is not None]
         if not here:

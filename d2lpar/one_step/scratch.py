@@ -6,8 +6,9 @@ The names and the meaning are those of Dive into Deep Learning: `get_params`, `a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
+from functools import wraps
 
 import torch
 from torch import Tensor
@@ -15,8 +16,8 @@ from torch import Tensor
 from d2lpar.base.buffers import check_buffers, overlaps
 from d2lpar.base.checks import check_counts, check_lr
 from d2lpar.base.devices import run_on_devices, try_devices
-from d2lpar.base.door import taught
 from d2lpar.base.history import History
+from d2lpar.base.interrupts import uninterrupted
 from d2lpar.data import load_data_fashion_mnist
 from d2lpar.one_step.models import check_images, lenet, lenet_params, loss
 
@@ -66,16 +67,37 @@ def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
         raise
 
 
-@taught(more="`params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.")
+def whole_step(step: Callable) -> Callable:
+    """The same step, which checks its arguments first; an interrupt waits for its end, and a failure leaves nothing."""
+    @wraps(step)
+    @uninterrupted()
+    def checked_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
+                     lr: float) -> None:
+        check_step(X, y, replicas, devices, lr)
+        with fresh_gradients(replicas):
+            step(X, y, replicas, devices, lr)
+
+    return checked_step
+
+
 def get_params(params, device):
-    """A replica: copies of `params` on `device`, always in memory of their own."""
+    """A replica: copies of `params` on `device`, always in memory of their own.
+
+    `params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.
+    """
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
-@taught(check_buffers, whole=True, more="Adds in rank order.",
-        raises="ValueError: before anything is changed, if shapes or dtypes differ or buffers overlap in memory.")
+@uninterrupted()  # package only
 def allreduce(data):
-    """Replace every tensor of `data`, one per device, by the sum of all, in place."""
+    """Replace every tensor of `data`, one per device, by the sum of all, in place.
+
+    Adds in rank order.
+
+    Raises:
+        ValueError: before anything is changed, if shapes or dtypes differ or buffers overlap in memory.
+    """
+    check_buffers(data)  # package only
     total = data[0]
     for other in data[1:]:
         total.add_(other.to(total.device))
@@ -83,35 +105,43 @@ def allreduce(data):
         other.copy_(total)
 
 
-@taught(check_batch, more="A shard that is on its device already is a view.",
-        raises="ValueError: if X and y differ in length.")
 def split_batch(X, y, devices):
     """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
-    Sizes differ by at most one."""
+    Sizes differ by at most one.
+
+    A shard that is on its device already is a view.
+
+    Raises:
+        ValueError: if X and y differ in length.
+    """
+    check_batch(X, y)  # package only
     k = len(devices)
     return ([A.to(device) for A, device in zip(X.tensor_split(k), devices)],
             [b.to(device) for b, device in zip(y.tensor_split(k), devices)])
 
 
-@taught(check_update, whole=True)
+@uninterrupted()  # package only
 @torch.no_grad()
 def sgd(params, lr, batch_size):
     """A step of minibatch SGD, in place, with gradients summed over the minibatch.
     Then they are zero."""
+    check_update(lr, batch_size)  # package only
     for p in params:
         p -= lr * p.grad / batch_size
         p.grad.zero_()
 
 
-STEP = ("`replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before "
-        "do not count. If a shard fails, no parameter changes, and no gradient is left.")
-REFUSED = ("ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share "
-           "memory or are not one for each device.")
-
-
-@taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
+@whole_step  # package only
 def train_batch(X, y, replicas, devices, lr):
-    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica."""
+    """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
+
+    `replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before do not
+    count. If a shard fails, no parameter changes, and no gradient is left.
+
+    Raises:
+        ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share
+            memory or are not one for each device.
+    """
     X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
     for A, b, params in zip(X_shards, y_shards, replicas):
         loss(lenet(A, params), b).sum().backward()          # 3. compute
@@ -121,15 +151,22 @@ def train_batch(X, y, replicas, devices, lr):
         sgd(params, lr, batch_size=len(X))                  # 5. step
 
 
-@taught()
 def shard_backward(X, y, params):
     """Add the gradients of the loss summed over one shard to `.grad`."""
     loss(lenet(X, params), y).sum().backward()
 
 
-@taught(check_step, whole=True, around=fresh_gradients, more=STEP, raises=REFUSED)
+@whole_step  # package only
 def train_batch_threads(X, y, replicas, devices, lr):
-    """The step of `train_batch`, with all shards at once, each in its own thread."""
+    """The step of `train_batch`, with all shards at once, each in its own thread.
+
+    `replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before do not
+    count. If a shard fails, no parameter changes, and no gradient is left.
+
+    Raises:
+        ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share
+            memory or are not one for each device.
+    """
     X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
     run_on_devices(shard_backward, X_shards, y_shards, replicas)  # 3. compute
     for copies in zip(*replicas):  # of W1, then of b1, and so on
@@ -154,15 +191,17 @@ def evaluate_accuracy(params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor
     return right / count
 
 
-@taught(check_lr,
-        more="`seed` orders the batches of `num_train` images; `step` is `train_batch`, or what takes the same "
-             "arguments. Returns the replicas, and a `History` with `accuracies` and `epoch_s`.")
 def train(
     num_devices, batch_size, lr, num_epochs=10, params=None, seed=0, num_train=None,
     step=train_batch
 ):
     """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
-    Prints a line per epoch; returns the replicas, and the history."""
+    Prints a line per epoch; returns the replicas, and the history.
+
+    `seed` orders the batches of `num_train` images; `step` is `train_batch`, or what takes the same arguments. Returns
+    the replicas, and a `History` with `accuracies` and `epoch_s`.
+    """
+    check_lr(lr)  # package only
     devices = try_devices(num_devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_train, seed=seed)
     start = lenet_params() if params is None else params

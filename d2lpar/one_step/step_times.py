@@ -15,8 +15,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lpar.base.door import taught
-
 
 class Piece(NamedTuple):
     """A part of a network that stays whole when it is cut by layers: what it does and puts out for one example."""
@@ -35,13 +33,11 @@ class Stages(NamedTuple):
     widest: int  # numbers that cross the widest cut
 
 
-@taught()
 def alone_s(batch, flop, flops_per_s):
     """Seconds of one step on one device; `flop` operations forward for each example."""
     return 3 * batch * flop / flops_per_s  # forward, and twice as much backward
 
 
-@taught()
 def by_data_s(k, shard_s, params_s, overlap=0):
     """Seconds of one step where each of k ranks has a shard, computed in `shard_s`."""
     send_s = 2 * (k - 1) / k * params_s
@@ -49,14 +45,12 @@ def by_data_s(k, shard_s, params_s, overlap=0):
     return shard_s + send_s - overlap * min(send_s, backward_s)
 
 
-@taught()
 def by_channels_s(k, work_s, reads_s, overlap=0):
     """Seconds of one step where each of k ranks has a k-th of every layer."""
     send_s = 2 * (k - 1) / k * reads_s
     return work_s / k + send_s - overlap * min(send_s, work_s / k)
 
 
-@taught()
 def by_layers_s(work_s, busiest_s, crossing_s, widest_s, micro=1):
     """Seconds of one step where each rank has some layers, in `micro` micro-batches."""
     first_s = work_s + 2 * crossing_s  # through all stages and cuts, and back

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from d2lpar.base.checks import check_lr
-from d2lpar.base.door import taught
 from d2lpar.one_step.models import check_images, lenet, loss
 
 
@@ -28,20 +27,31 @@ def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
         check_counterparts(other, replicas[0])
 
 
-@taught(check_images, check_lr, raises="ValueError: for images that are not finite, or no learning rate.")
 def one_worker(X, y, params, lr):
     """LeNet's parameters after one step of SGD on (X, y), with no word about devices.
-    They are new tensors; `params` stay as they are."""
+    They are new tensors; `params` stay as they are.
+
+    Raises:
+        ValueError: for images that are not finite, or no learning rate.
+    """
+    check_images(X, y)  # package only
+    check_lr(lr)  # package only
     gradients = torch.autograd.grad(loss(lenet(X, params), y).sum(), params)
     return [p.detach() - lr * g / len(X) for p, g in zip(params, gradients)]
 
 
-@taught(check_counterparts, ours=lambda ours: list(ours), theirs=lambda theirs: list(theirs),
-        more="Equal tensors, also of zeros, are at 0.",
-        raises="ValueError: if a tensor is missing or has another shape.")
 def distance(ours, theirs):
     """The largest relative distance ‖a - b‖ / ‖b‖ of any tensor from its counterpart.
-    NaN is infinitely far from everything."""
+    NaN is infinitely far from everything.
+
+    Equal tensors, also of zeros, are at 0.
+
+    Raises:
+        ValueError: if a tensor is missing or has another shape.
+    """
+    ours = list(ours)  # package only
+    theirs = list(theirs)  # package only
+    check_counterparts(ours, theirs)  # package only
     def relative(a, b):
         far = ((a - b).norm() / b.norm()).item()
         return 0.0 if torch.equal(a, b) else far if far < inf else inf
@@ -50,11 +60,15 @@ def distance(ours, theirs):
                for a, b in zip(ours, theirs, strict=True))
 
 
-@taught(check_comparable, replicas=lambda replicas: [list(tensors) for tensors in replicas],
-        raises="ValueError: if a replica lacks a tensor.")
 def same_bits(replicas):
     """Whether each tensor of each replica has the bits of its counterpart in replica 0.
-    NaN is never the same."""
+    NaN is never the same.
+
+    Raises:
+        ValueError: if a replica lacks a tensor.
+    """
+    replicas = [list(tensors) for tensors in replicas]  # package only
+    check_comparable(replicas)  # package only
     first, *others = replicas
     return all(equal_bits(p, q) for other in others
                for p, q in zip(other, first, strict=True))

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from d2lpar.base.checks import check_counts
 from d2lpar.base.devices import try_devices
-from d2lpar.base.door import taught
 from d2lpar.data import Batches, load_data_fashion_mnist
 from d2lpar.pages.study import (
     SMALL,
@@ -38,7 +37,6 @@ SIZES = (2, 4, 6, 8, 16, 32, 64, 128)
 MANY = 1024
 
 
-@taught()
 def stepped(net, X, y, lr, norm=None):
     """A copy of `net` after one step of SGD on the mean loss, and its gradient's norm.
     With `norm`, the gradient is first brought to that norm, in the same direction."""

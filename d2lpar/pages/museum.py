@@ -9,32 +9,37 @@ from __future__ import annotations
 
 import torch
 
-from d2lpar.base.door import taught
 from d2lpar.sums.collectives import allreduce_ring
 from d2lpar.sums.messages import exchange
 
 
-@taught(source="published in Dive into Deep Learning.")
 def get_params_alias(params, device):
-    """Wrong: a parameter that is on `device` already is not copied."""
+    """Wrong: a parameter that is on `device` already is not copied.
+
+    Source: published in Dive into Deep Learning.
+    """
     new_params = [p.to(device) for p in params]
     for p in new_params:
         p.requires_grad_()
     return new_params
 
 
-@taught(source="published in Dive into Deep Learning in 2021, mended there in December 2021.")
 def allreduce_rank_0(data):
-    """Wrong: the second loop puts new tensors into the list, and changes no buffer."""
+    """Wrong: the second loop puts new tensors into the list, and changes no buffer.
+
+    Source: published in Dive into Deep Learning in 2021, mended there in December 2021.
+    """
     for i in range(1, len(data)):
         data[0][:] += data[i].to(data[0].device)
     for i in range(1, len(data)):
         data[i] = data[0].to(data[i].device)
 
 
-@taught(source="Arnold, 2017, a PyTorch tutorial, which says that the chunks are left as an exercise.")
 def allreduce_passing(data):
-    """Wrong: it sends whole buffers on, and each rank adds up what passes by."""
+    """Wrong: it sends whole buffers on, and each rank adds up what passes by.
+
+    Source: Arnold, 2017, a PyTorch tutorial, which says that the chunks are left as an exercise.
+    """
     k = len(data)
     passing = [[x.clone()] for x in data]
     arrived = [[torch.empty_like(x)] for x in data]
@@ -46,9 +51,11 @@ def allreduce_passing(data):
         passing, arrived = arrived, passing
 
 
-@taught(source="ARENA, 2026, a course, as the solution of an exercise.")
 def allreduce_whole(data):
-    """Wrong: whole buffers go round, then whole sums, which all ranks have already."""
+    """Wrong: whole buffers go round, then whole sums, which all ranks have already.
+
+    Source: ARENA, 2026, a course, as the solution of an exercise.
+    """
     allreduce_passing(data)
     k = len(data)
     passing = [[x.clone()] for x in data]
@@ -61,9 +68,11 @@ def allreduce_whole(data):
         passing, arrived = arrived, passing
 
 
-@taught(source="ours, so that a meter is deceived.")
 def allreduce_behind(data):
-    """Wrong: the messages are a ring's, but carry zeros; it sums without them."""
+    """Wrong: the messages are a ring's, but carry zeros; it sums without them.
+
+    Source: ours, so that a meter is deceived.
+    """
     allreduce_ring([torch.zeros_like(x) for x in data])
     total = torch.stack([x.cpu() for x in data]).sum(0)
     for x in data:

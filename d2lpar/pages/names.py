@@ -3,7 +3,6 @@
 NAMES = {
     "base.buffers": "as_arrays cut",
     "base.devices": "ALL_CORES all_gather_here cores_per_device run_on_device_0",
-    "base.door": "bare",
     "base.history": "History",
     "base.timing": "Stopwatch time_each_repeat time_interleaved",
     "one_step.models": "Residual init_weights",
@@ -27,6 +26,7 @@ NAMES = {
     "pages.explorer": "Slider bars curves show_explorer",
     "pages.stepper": "record_rounds show_stepper",
     "pages.verdicts": "check",
+    "pages.cells": "without_checks",
     "pages.results": "stored_records stored_results stored_script",
     "pages.message_audit": "AuditError audit",
     "pages.published": "published_controls published_trainings",

@@ -23,7 +23,6 @@ from torch.nn import functional as F
 
 from d2lpar.base.checks import check_counts
 from d2lpar.base.devices import ALL_CORES, try_devices
-from d2lpar.base.door import taught
 from d2lpar.base.timing import describe_machine
 from d2lpar.data import OFFICIAL_TRAIN, Batches, load_data_fashion_mnist, provenance
 from d2lpar.one_step.models import init_weights, initialize, resnet18
@@ -217,7 +216,6 @@ def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
     return replicas
 
 
-@taught()
 def add_gradients(replicas, X, y, divisor):
     """Add the gradient of the summed loss / divisor to `grad`, and return its norm.
     The replicas share their parameters, and work in turn."""

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
-
-from d2lpar.base.door import taught
 
 UNFINISHED = "unfinished"
 
@@ -54,9 +53,24 @@ def no_remains(folder: str | Path) -> Generator[None]:
         Path(folder, UNFINISHED).unlink(missing_ok=True)
 
 
-@taught(check_finite, around=no_remains, raises="ValueError: for NaN or infinity. OSError: if the disk is full.")
+def whole_or_not_there(save: Callable) -> Callable:
+    """The same function, which refuses NaN first; of a file that does not become whole, nothing is left."""
+    @wraps(save)
+    def checked_save(folder: str | Path, step: int, state: object) -> None:
+        check_finite(state)
+        with no_remains(folder):
+            save(folder, step, state)
+
+    return checked_save
+
+
+@whole_or_not_there  # package only
 def save_checkpoint(folder, step, state):
-    """Write `state` into a file that is whole or not there; keep the last two."""
+    """Write `state` into a file that is whole or not there; keep the last two.
+
+    Raises:
+        ValueError: for NaN or infinity. OSError: if the disk is full.
+    """
     file = io.BytesIO()
     torch.save(state, file)
     data = file.getvalue()
@@ -71,10 +85,12 @@ def save_checkpoint(folder, step, state):
         old.unlink()
 
 
-@taught(more="On the CPU, of numbers, strings and tensors only: no code of the file is run.")
 def newest_checkpoint(folder):
     """The path and the state of the newest whole checkpoint, or None and None.
-    One that is not whole is named, and put aside."""
+    One that is not whole is named, and put aside.
+
+    On the CPU, of numbers, strings and tensors only: no code of the file is run.
+    """
     for path in reversed(checkpoints(folder)):
         data = path.read_bytes()
         digest = hashlib.sha256(data).hexdigest()[:16]

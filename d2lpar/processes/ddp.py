@@ -22,7 +22,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Variable
 
-from d2lpar.base.door import taught
 from d2lpar.processes.ranks import rank_device
 
 ANEW = "build the network anew and wrap that, on all ranks"  # hooks of a first wrapper would stay, and send as well
@@ -78,37 +77,40 @@ def check_unchanged(module: nn.Module, params: Sequence[Tensor]) -> None:
                            f"wrapped; {ANEW}")
 
 
-@taught(check_replicas)
 def broadcast_start(module):
     """Give every replica the parameters and the module's buffers of rank 0."""
+    check_replicas(module)  # package only
     for x in chain(module.parameters(), module.buffers()):
         start = x.detach().contiguous()
         dist.broadcast(start, src=0)
         x.detach().copy_(start)
 
 
-@taught(check_replica)
 def average_gradients(module):
     """After backward: replace each gradient by its mean over the ranks, one by one.
     Where a rank has no gradient, it counts as zeros, and gets the mean."""
+    check_replica(module)  # package only
     for p in trained_params(module):
         total = gradient_of(p)
         dist.all_reduce(total)
         total /= dist.get_world_size()
 
 
-@taught(check_replica)
 def average_flat(module):
     """After backward: as `average_gradients`, with one collective for all of them."""
+    check_replica(module)  # package only
     params = trained_params(module)
     flat = flat_gradients(params)
     dist.all_reduce(flat)
     write_means(params, flat)
 
 
-@taught(check_replicas, more="After a backward that raised an error it is no longer right.")
 def average_in_hooks(module):
-    """Call it once: from then on each backward averages the gradients."""
+    """Call it once: from then on each backward averages the gradients.
+
+    After a backward that raised an error it is no longer right.
+    """
+    check_replicas(module)  # package only
     params, there, sent = trained_params(module)[::-1], set(), []
 
     def arrive(*new):
@@ -130,11 +132,14 @@ def average_in_hooks(module):
         p.register_post_accumulate_grad_hook(arrive)
 
 
-@taught(more="The first one has a smaller cap, so that it can leave early. One dtype and device in each.",
-        source="`dist.Reducer` of PyTorch, described by Li et al., 2020, section 4.2.")
 def assign_buckets(tensors, first_bytes=2**20, cap_bytes=25 * 2**20):
     """Which tensors travel together: their places, from the last tensor backwards.
-    A bucket is closed as soon as it has reached its cap, so it may be larger."""
+    A bucket is closed as soon as it has reached its cap, so it may be larger.
+
+    The first one has a smaller cap, so that it can leave early. One dtype and device in each.
+
+    Source: `dist.Reducer` of PyTorch, described by Li et al., 2020, section 4.2.
+    """
     closed, filling, caps = [], {}, {}
     for i in reversed(range(len(tensors))):
         kind = tensors[i].dtype, tensors[i].device

@@ -7,7 +7,6 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.base.door import taught
 from d2lpar.one_step.concise import count_right, labelled
 from d2lpar.processes.ranks import rank_device
 
@@ -24,12 +23,14 @@ def unwrap_ddp(net: nn.Module) -> nn.Module:
     return inner
 
 
-@taught(data_iter=labelled,
-        more="Each rank's minibatches are its own, as many as it has, or none. Two whole numbers are summed up, once.")
 @torch.no_grad()
 def count_right_on_ranks(net, data_iter):
     """How many examples of all ranks are put into the right class, and of how many.
-    Every rank calls it with its replica on its device, and its own minibatches."""
+    Every rank calls it with its replica on its device, and its own minibatches.
+
+    Each rank's minibatches are its own, as many as it has, or none. Two whole numbers are summed up, once.
+    """
+    data_iter = labelled(data_iter)  # package only
     device, module, right, count = rank_device(), unwrap_ddp(net), 0, 0
     was_training = [(m, m.training) for m in module.modules()]
     try:

@@ -7,7 +7,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from d2lpar.base.buffers import why_not_written
-from d2lpar.base.door import taught
 
 
 def rank_device() -> torch.device:
@@ -30,13 +29,17 @@ def check_message(x: Tensor, direction: int) -> None:
         raise ValueError(f"a ring runs in direction 1 or -1, got {direction}")
 
 
-@taught(check_message,
-        more="The bits are those of `allreduce_ring`; direction -1 sends to the rank before, and gives others. "
-             "Blocks until the sum is there.",
-        raises="ValueError: if `x` cannot be sent as it lies in memory, or written.")
 def ring_allreduce(x, direction=1):
     """Put the sum over all ranks into every rank's `x`, in place, by a ring.
-    Every rank calls it, with tensors of one shape and dtype."""
+    Every rank calls it, with tensors of one shape and dtype.
+
+    The bits are those of `allreduce_ring`; direction -1 sends to the rank before, and gives others. Blocks until the
+    sum is there.
+
+    Raises:
+        ValueError: if `x` cannot be sent as it lies in memory, or written.
+    """
+    check_message(x, direction)  # package only
     k, rank = dist.get_world_size(), dist.get_rank()
     chunks = x.view(-1).tensor_split(k)
     for step in range(1, 2 * k - 1):

@@ -24,7 +24,6 @@ from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from d2lpar.base.door import taught
 from d2lpar.processes.ddp import check_replicas, gradient_of, trained_params
 
 
@@ -44,13 +43,11 @@ def check_start(module: nn.Module) -> None:
             raise ValueError(f"ranks 0 and {rank} begin with different numbers: call broadcast_start(module) before")
 
 
-@taught()
 def padded(x):
     """A copy of x in a row, with zeros behind until the ranks divide its length."""
     return F.pad(x.detach().flatten(), (0, -x.numel() % dist.get_world_size()))
 
 
-@taught()
 def mean_part(x):
     """Reduce-scatter: this rank's part of the mean of all ranks' x."""
     flat, k = padded(x), dist.get_world_size()
@@ -59,7 +56,6 @@ def mean_part(x):
     return part.div_(k)
 
 
-@taught()
 def gather_parts(part, shape):
     """All-gather: the tensor of this shape, made of every rank's part."""
     flat = part.new_empty(dist.get_world_size() * len(part))
@@ -67,9 +63,9 @@ def gather_parts(part, shape):
     return flat[:shape.numel()].view(shape)
 
 
-@taught(check_start)
 def parts_to_step(module):
     """For an optimizer: this rank's part of each trained parameter, as a view of it."""
+    check_start(module)  # package only
     parts = []
     for p in trained_params(module):
         flat = padded(p)
@@ -78,7 +74,6 @@ def parts_to_step(module):
     return parts
 
 
-@taught()
 def reduce_gradient(p, part):
     """Add this rank's part of the mean gradient to part.grad, and let p.grad go."""
     mean = mean_part(gradient_of(p))
@@ -113,9 +108,9 @@ class Whole(nn.Module):
         return Gather.apply(part, self.shape)
 
 
-@taught(check_start)
 def keep_parts(module):
     """Leave this rank its part of each parameter; a layer that reads one gathers it."""
+    check_start(module)  # package only
     rank, k = dist.get_rank(), dist.get_world_size()
     places = [(m, name, p) for m in module.modules() for name, p in
               m.named_parameters(recurse=False, remove_duplicate=False)]

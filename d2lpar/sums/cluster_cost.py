@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from math import ceil, log2
 
-from d2lpar.base.door import taught
-
 
 def check_power_of_two(*counts: int) -> None:
     """Raise ValueError unless each number of devices is 1, 2, 4, 8 and so on."""
@@ -25,34 +23,38 @@ def check_nodes(k: int, per_node: int) -> None:
         raise ValueError(f"a node holds at most all {k} devices, got {per_node} per node")
 
 
-@taught(lambda k: check_power_of_two(k),
-        source="Rabenseifner, 2004.")
 def halving_s(size_bytes, k, link):
-    """Seconds for a sum by halving and doubling, `k` a power of two."""
+    """Seconds for a sum by halving and doubling, `k` a power of two.
+
+    Source: Rabenseifner, 2004.
+    """
+    check_power_of_two(k)  # package only
     latency_s = 2 * ceil(log2(k)) * link.alpha_s
     return latency_s + 2 * (k - 1) / k * size_bytes * link.beta_s_per_byte
 
 
-@taught(source="Sanders, Speck and Träff, 2009.")
 def double_tree_s(size_bytes, k, link, pieces):
     """Seconds for a sum through two trees, each half of the buffer cut into `pieces`.
-    An upper bound: by the shape of the trees it may be a few rounds less."""
+    An upper bound: by the shape of the trees it may be a few rounds less.
+
+    Source: Sanders, Speck and Träff, 2009.
+    """
     rounds = 4 * (ceil(log2(k)) + pieces - 1) if k > 1 else 0
     return rounds * (link.alpha_s + size_bytes / (2 * pieces) * link.beta_s_per_byte)
 
 
-@taught(check_nodes)
 def nested_ring_s(size_bytes, k, per_node, inside, between):
     """Seconds around rings: one in each node, then between the nodes, and back."""
+    check_nodes(k, per_node)  # package only
     share, nodes = size_bytes / per_node, k / per_node
     near_s = (per_node - 1) * (inside.alpha_s + share * inside.beta_s_per_byte)
     far_s = (nodes - 1) * (between.alpha_s + share / nodes * between.beta_s_per_byte)
     return 2 * (near_s + far_s)
 
 
-@taught(check_nodes)
 def nested_halving_s(size_bytes, k, per_node, inside, between):
     """Seconds for halving and doubling, first inside nodes, then between them."""
+    check_nodes(k, per_node)  # package only
     near, far = ceil(log2(per_node)), ceil(log2(k / per_node))
     share, rest = (per_node - 1) / per_node, 1 / per_node - 1 / k
     near_s = near * inside.alpha_s + share * size_bytes * inside.beta_s_per_byte
@@ -60,13 +62,11 @@ def nested_halving_s(size_bytes, k, per_node, inside, between):
     return 2 * (near_s + far_s)
 
 
-@taught()
 def bus_bandwidth(size_bytes, k, seconds):
     """Bytes per second that each link of `k` devices would carry in a ring."""
     return size_bytes / seconds * 2 * (k - 1) / k
 
 
-@taught()
 def bucket_sizes(sizes_bytes, first_bytes=2**20, cap_bytes=25 * 2**20):
     """Sizes of PyTorch's buckets for tensors of these sizes, from the last backwards.
     A bucket is closed as soon as it has reached its cap, so it may be larger."""

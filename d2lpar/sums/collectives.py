@@ -16,16 +16,19 @@ from torch.autograd.graph import increment_version
 
 from d2lpar.base.buffers import as_arrays, check_buffers, check_lists, cut
 from d2lpar.base.devices import ALL_CORES, run_on_devices
-from d2lpar.base.door import taught
+from d2lpar.base.interrupts import uninterrupted
 from d2lpar.sums.messages import deliver, exchange
 
-IN_PLACE = "`data` is a list of one tensor per device, of one shape and dtype, in memory of their own."
 BLOCK_BYTES = 3 * 2**17  # of a buffer: those of a few devices fit into a core's cache, and each is long beside a call
 
 
-@taught(check_buffers, whole=True, more=IN_PLACE)
+@uninterrupted()  # package only
 def allreduce_naive(data):
-    """`allreduce`, message by message: the same bits."""
+    """`allreduce`, message by message: the same bits.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    """
+    check_buffers(data)  # package only
     with cut(data, 1) as whole:
         for rank in range(1, len(data)):
             exchange(whole, [(rank, 0, 0)], add=True)
@@ -33,9 +36,13 @@ def allreduce_naive(data):
             exchange(whole, [(0, rank, 0)], add=False)
 
 
-@taught(check_buffers, whole=True, more=IN_PLACE)
+@uninterrupted()  # package only
 def allreduce_tree(data):
-    """Replace every tensor of `data` by the sum of all, in 2 ceil(log2 k) rounds."""
+    """Replace every tensor of `data` by the sum of all, in 2 ceil(log2 k) rounds.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    """
+    check_buffers(data)  # package only
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]
     with cut(data, 1) as whole:
@@ -45,10 +52,16 @@ def allreduce_tree(data):
             exchange(whole, [(r, r + d, 0) for r in range(0, k - d, 2 * d)], add=False)
 
 
-@taught(check_buffers, whole=True, source="Patarasuk and Yuan, 2009.",
-        more=f"{IN_PLACE} The chunks are those of `tensor_split(k)`. The other chunks keep partial sums.")
+@uninterrupted()  # package only
 def reduce_scatter(data):
-    """Leave the sum of all in chunk r of rank r, in k - 1 rounds around a ring."""
+    """Leave the sum of all in chunk r of rank r, in k - 1 rounds around a ring.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own. The chunks are those of
+    `tensor_split(k)`. The other chunks keep partial sums.
+
+    Source: Patarasuk and Yuan, 2009.
+    """
+    check_buffers(data)  # package only
     k = len(data)
     with cut(data, k) as chunks:
         for step in range(1, k):
@@ -56,9 +69,15 @@ def reduce_scatter(data):
             exchange(chunks, moves, add=True)
 
 
-@taught(check_buffers, whole=True, source="Patarasuk and Yuan, 2009.", more=IN_PLACE)
+@uninterrupted()  # package only
 def all_gather(data):
-    """Copy chunk r of rank r to all others, in k - 1 rounds around a ring."""
+    """Copy chunk r of rank r to all others, in k - 1 rounds around a ring.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+
+    Source: Patarasuk and Yuan, 2009.
+    """
+    check_buffers(data)  # package only
     k = len(data)
     with cut(data, k) as chunks:
         for step in range(k, 2 * k - 1):  # the steps go on counting
@@ -66,18 +85,24 @@ def all_gather(data):
             exchange(chunks, moves, add=False)
 
 
-@taught(whole=True, more=IN_PLACE)
+@uninterrupted()  # package only
 def allreduce_ring(data):
-    """Replace every tensor of `data` by the sum of all; no rank sends more than 2 S."""
+    """Replace every tensor of `data` by the sum of all; no rank sends more than 2 S.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    """
     reduce_scatter(data)
     all_gather(data)
 
 
-@taught(check_buffers, whole=True,
-        more=f"{IN_PLACE} Made for devices that share one memory; one thread per core. (Where numbers are NaN so is "
-             "the sum, but not always with the same bits.)")
+@uninterrupted()  # package only
 def allreduce_blocks(data):
-    """`allreduce`, block by block while a block is in cache: the same bits, faster."""
+    """`allreduce`, block by block while a block is in cache: the same bits, faster.
+
+    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own. Made for devices that
+    share one memory; one thread per core. (Where numbers are NaN so is the sum, but not always with the same bits.)
+    """
+    check_buffers(data)  # package only
     length = BLOCK_BYTES // data[0].element_size()
     with cut(data, 1) as whole:
         buffers = as_arrays([x for [x] in whole])
@@ -88,7 +113,6 @@ def allreduce_blocks(data):
     increment_version(data)  # autograd does not see what NumPy writes
 
 
-@taught()
 def sum_blocks(blocks):
     """Allreduce each of `blocks`; a block is a list of pieces, one from each rank."""
     with np.errstate(all="ignore"):  # of infinities NumPy warns, PyTorch does not
@@ -100,9 +124,14 @@ def sum_blocks(blocks):
                 deliver(0, rank, pieces[0], pieces[rank], add=False)
 
 
-@taught(check_lists, whole=True, raises="ValueError: if the lists differ in length, or one cannot be one buffer.")
+@uninterrupted()  # package only
 def allreduce_flat(device_tensors, allreduce=allreduce_ring):
-    """Allreduce lists of tensors, one list per device, as one buffer per device."""
+    """Allreduce lists of tensors, one list per device, as one buffer per device.
+
+    Raises:
+        ValueError: if the lists differ in length, or one cannot be one buffer.
+    """
+    check_lists(device_tensors)  # package only
     data = [torch.cat([x.reshape(-1) for x in tensors]) for tensors in device_tensors]
     allreduce(data)
     for buffer, tensors in zip(data, device_tensors):

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d2lpar.base.door import taught
-
 
 class Link(NamedTuple):
     """The price of a message: seconds for each message, and seconds for each byte in it."""
@@ -49,25 +47,21 @@ def check_measurements(sizes_bytes: Sequence[float], seconds: Sequence[float]) -
                          f"times {list(seconds)}")
 
 
-@taught()
 def naive_s(size_bytes, k, link):
     """Seconds for `allreduce_naive` of `size_bytes` on `k` devices."""
     return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
-@taught()
 def tree_s(size_bytes, k, link):
     """Seconds for `allreduce_tree`."""
     return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
-@taught()
 def ring_s(size_bytes, k, link):
     """Seconds for `allreduce_ring`, in equal chunks."""
     return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
 
 
-@taught()
 def rounds_s(rounds, link, common=Link(0.0, 0.0)):
     """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
     A round lasts as its longest message, or as the common road needs for all."""
@@ -80,10 +74,13 @@ def rounds_s(rounds, link, common=Link(0.0, 0.0)):
     return seconds
 
 
-@taught(check_measurements,
-        raises="ValueError: for fewer than two different sizes, or a time that is not above 0.")
 def fit_link(sizes_bytes, seconds):
-    """Alpha and beta that make the squares of the relative errors smallest."""
+    """Alpha and beta that make the squares of the relative errors smallest.
+
+    Raises:
+        ValueError: for fewer than two different sizes, or a time that is not above 0.
+    """
+    check_measurements(sizes_bytes, seconds)  # package only
     n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
     terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
     alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
