@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar train`, `diagnose`, `bench` and `study`; each has a --help."""
+"""The package's commands: `python -m d2lpar train`, `diagnose`, `watch`, `bench` and `study`; each has a --help."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ def main() -> None:
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
-    about = "run a data-parallel script as it is, and say what is wrong (seconds)"
+    about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
     options = commands.add_parser("watch", help=about, description=about, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
-        epilog="The script may also be -m, a module, and its arguments; {rank} in an argument is the rank. "
+        epilog="Instead of script.py you can give -m and a module. {rank} in an argument is replaced with the rank's "
+               "number. "
         "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
-    options.add_argument("--ranks", type=int, default=2, help="how many, where the script leaves that to torchrun (2)")
+    options.add_argument("--ranks", type=int, default=2, help="number of ranks, unless the script or torchrun decides "
+                                                              "(default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options.add_argument("--show", action="store_true", help="show what the script prints")
-    options.add_argument("--to-the-end", action="store_true", help="do not end the run when enough was seen")
+    options.add_argument("--to-the-end", action="store_true", help="let the script run to its end, unwatched, once "
+                                                                   "enough was seen")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
@@ -132,7 +135,7 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
 
 
 def _own_words(words: list[str]) -> list[str]:
-    """The command and its options, without a script to watch and the script's own."""
+    """The command and its options, without the script to watch and the script's own arguments."""
     if words[:1] != ["watch"]:
         return words
     end = 1

@@ -419,7 +419,7 @@ def test_a_step_too_few_is_a_fault():
     ranks[1].steps.pop()
     found = Diagnosis("too few")
     compare(alone, ranks, LABELS, found)
-    assert "[3, 2]" in found.faults["other steps"]
+    assert "[3, 2]" in found.faults["different numbers of steps"]
 
 
 def test_unequal_shards_are_unequal_and_none_is_empty():
@@ -449,7 +449,7 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
     ranks[1].steps[0].gradients["0.bias"] *= torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0])
     found = Diagnosis("three numbers")
     compare(alone, ranks, LABELS, found)
-    assert list(found.faults) == ["another gradient"]
+    assert list(found.faults) == ["unexplained gradient"]
 
 
 @pytest.mark.slow
@@ -461,7 +461,7 @@ def test_ranks_of_its_own_are_on_the_cpu_also_where_there_are_gpus(monkeypatch):
 @pytest.mark.gpu
 def test_on_a_machine_with_gpus_too_a_right_training_passes_and_wrong_ones_are_named():
     with RankGroup(2) as ranks:  # which have a GPU each if there are two
-        for name in ("DDP, mean loss", "averaged by hand", "summed", "nobody averages"):
+        for name in ("DDP, mean loss", "averaged by hand", "summed", "never averaged"):
             found = of(name, ranks)
             assert list(found.faults) == (WRONG[name][2] if name in WRONG else []), str(found)
 

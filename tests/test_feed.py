@@ -148,7 +148,7 @@ def test_augmentation_is_refused_where_examples_cannot_be_known_again_and_not_wh
         def __iter__(self):
             return iter([torch.rand(4, 3) for _ in range(3)])
 
-    with pytest.raises(ValueError, match="changed at random, as by augmentation"):
+    with pytest.raises(ValueError, match="changed at random, for example by augmentation"):
         check_feed(lambda rank, k: Drawn())
     assert check_feed(lambda rank, k: DataLoader(Augmented(), 2, sampler=DistributedSampler(range(12), k, rank))).ok
 
@@ -173,5 +173,5 @@ def test_what_was_called_in_place_of_the_loop_is_said():
     def make(rank, world_size):
         return DistributedSampler(range(24), world_size, rank)
 
-    assert "it was called here" in str(check_feed(make))
+    assert "whether your loop calls set_epoch, as" in str(check_feed(make))
     assert "called" not in str(check_feed(make, set_epoch=lambda sampler, epoch: sampler.set_epoch(epoch)))

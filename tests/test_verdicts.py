@@ -28,7 +28,7 @@ def divides(number):
     (cache(divides), "Not yet: your function raises, ZeroDivisionError: "),
     (eval("lambda number: 1 // 0"), "Not yet: your function raises, ZeroDivisionError: "),
     (sys.exit, "Not yet: your function raises, SystemExit: 1"),
-    (2, "Not yet: the answer must be a function, it is 2.\n"),
+    (2, "Not yet: the answer must be a function, but it is 2.\n"),
 ])
 def test_an_answer_is_judged_in_words(answer, words, capsys):
     linecache.checkcache()
@@ -47,7 +47,7 @@ def test_a_number_found_by_hand_may_be_a_fraction(answer, words, capsys):
 def test_nothing_but_a_finite_number_is_a_number_found_by_hand(capsys):
     for wrong in (None, True, "3/4", float("nan"), float("inf"), 10**400, 1j, [0.75], divides):
         check("ex-factor", wrong)
-        assert capsys.readouterr().out == f"Not yet: the answer must be a number, it is {shown(wrong)}.\n"
+        assert capsys.readouterr().out == f"Not yet: the answer must be a number, but it is {shown(wrong)}.\n"
 
 
 def test_an_interrupt_is_no_answer():

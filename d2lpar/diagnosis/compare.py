@@ -44,12 +44,14 @@ from d2lpar.processes import RankError, RankGroup
 START_S = 300.0  # for the start of the ranks, which is not the script's time
 FIRST_STEP_S = 10.0  # for the first step alone, where the whole did not end
 MOST_EXAMPLES = 4096  # in a minibatch, where examples are repeated so that micro-batches are of one size
+# notes that say enough
 ONLY_EQUAL = {"averaged after the step", "weighted mean", "some ranks step", "reduced precision", "skipped together",
-              "mean over micro-batches"}  # notes that say enough
-OF_SIZES = {"not a mean over examples", "another gradient", "clipped before the sum", "clipped in each micro-batch",
-            "scaled", "scaled in part", "loss scaled on each rank", "buffers follow the shard",
-            "penalty added on every rank", "clipped by a different norm"}  # what averaging unequal shards looks like
-OF_A_TERM = {"not a mean over examples", "another gradient", "loss scaled on each rank", "buffers follow the shard"}
+              "mean over micro-batches"}
+# what averaging unequal shards looks like
+OF_SIZES = {"not a mean over examples", "unexplained gradient", "clipped before the average",
+            "clipped in each micro-batch", "scaled", "scaled in part", "loss scaled on each rank",
+            "buffers follow the shard", "penalty added on every rank", "clipped by a different norm"}
+OF_A_TERM = {"not a mean over examples", "unexplained gradient", "loss scaled on each rank", "buffers follow the shard"}
 UNCHECKED = "mistakes that a single device makes as well, and anything after these steps"
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)\n    (.*)$', re.M)
 UNUSED = re.compile(r"Expected to have finished reduction|parameters that were not used in producing")
@@ -169,8 +171,7 @@ class _Comparison:
         n, k = len(batches[0][1]), self.k
         equal, unequal = _cut_alike(n, k), _cut_unequally(n, k)
         found = Diagnosis(f"compared {k} ranks with a single device, on {len(batches)} "
-                          f"minibatch{'es' * (len(batches) > 1)} of {n} split "
-                          f"{_sizes(equal)} and {_sizes(unequal)}", self.allow)
+                          f"minibatch{'es' * (len(batches) > 1)} of {n} split {_sizes(equal)}", self.allow)
         try:
             begin = time.perf_counter()
             again_alone, alone = run_alone(self.train, self.make_net, batches, equal)
@@ -190,7 +191,7 @@ class _Comparison:
             found.say_by_name("zero gradients")
             return found
         if not moves(alone.record):
-            found.say_by_name("other parameters")
+            found.say_by_name("wrong parameters")
             return found
 
         self.group.run(nothing, timeout_s=START_S)  # the ranks' start is not the script's time
@@ -257,6 +258,7 @@ class _Comparison:
         other = Diagnosis(found.about)
         try:
             if one.like_ranks:
+                found.about += f" and {_sizes(unequal)}"
                 records = [seen.record for seen in self._run_ranks(self.group, batches, unequal, alone)]
                 compare(one.record, records, _labels(batches, unequal), other)
             by_size = other.notes.pop("mean over micro-batches", None)
@@ -394,7 +396,7 @@ def _say_other_steps(alone: Record, ranks: Sequence[Record], found: Diagnosis) -
     else:
         cure = ("Does a rank decide on its own, by its own loss or data? Let all ranks decide together, with an "
                 "all_reduce")
-    found.say_by_name("other steps", ranks=counts, alone=steps, cure=cure)
+    found.say_by_name("different numbers of steps", ranks=counts, alone=steps, cure=cure)
     return steps
 
 

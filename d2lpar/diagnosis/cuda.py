@@ -1,4 +1,4 @@
-"""What asks for a CUDA device gets the CPU, so that a script for GPUs runs where there is none."""
+"""Redirect calls for a CUDA device to the CPU, so that a script for GPUs runs on a machine without one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from torch.utils.data import DataLoader
 
 from d2lpar.larger_batches.batchnorm import convert_batchnorm
 
-# what of torch.cuda and torch.accelerator does nothing
+# the functions of torch.cuda and torch.accelerator that do nothing here
 WITHOUT_EFFECT = ("set_device synchronize empty_cache manual_seed manual_seed_all reset_peak_memory_stats init "
                   "reset_max_memory_allocated set_device_index").split()
 
 
 @contextmanager
 def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator[set[str]]:
-    """What asks for a CUDA device gets the CPU; the set then says what asked, in words for a note.
+    """Redirect calls for a CUDA device to the CPU; the set then names these calls, in words for a note.
 
-    With `pretend`, PyTorch also says that there are `k` GPUs, and a process group for them is one of gloo. `rank` is
+    With `pretend`, PyTorch also reports `k` GPUs, and process groups use gloo instead of NCCL. `rank` is
     the current device; None if only the environment knows it.
     """
     asked: set[str] = set()
@@ -42,7 +42,7 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
         wrap(self, module, None, None, *args, **kwargs)
 
     def convert(module: nn.Module, process_group: Any = None) -> nn.Module:
-        asked.add("SyncBatchNorm, by one that runs on the CPU")
+        asked.add("SyncBatchNorm, replaced by a CPU version")
         return convert_batchnorm(module)
 
     def load_on_the_cpu(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
 
 
 def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]:
-    """What says that there are k GPUs, and that process groups and meshes can be made of them."""
+    """The replacements that make PyTorch report k GPUs, and build process groups and meshes for them on the CPU."""
     load_batches, init, barrier, mesh = (DataLoader.__init__, dist.init_process_group, dist.barrier,
                                          dist.init_device_mesh)
 
@@ -100,7 +100,7 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
 
 
 class _Event:
-    """In place of torch.cuda.Event."""
+    """Replaces torch.cuda.Event."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.at_s = 0.0
@@ -116,7 +116,7 @@ class _Event:
 
 
 class _Stream:
-    """In place of torch.cuda.Stream: everything is done when the call returns."""
+    """Replaces torch.cuda.Stream: everything is done when the call returns."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """It needs nothing."""

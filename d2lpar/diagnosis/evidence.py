@@ -1,7 +1,7 @@
 """What the gradients and parameters of k ranks say, compared with those of a single device.
 
-In float64, what is the same differs by 1e-15 or so, and what is not the same by far more. Which mistake it is then
-follows from the gradients that each rank's own backward passes gave. `Evidence` holds all that a rule may ask.
+In float64, equal quantities differ by about 1e-15, and unequal ones by far more. Which mistake it is then follows from
+the gradients that each rank's own backward passes gave. `Evidence` contains everything that a rule may ask for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from d2lpar.diagnosis.recording import Record, Step, Values
 
 
 class Rounding(NamedTuple):
-    """Up to which relative difference two things count as the same."""
+    """The largest relative differences at which two things still count as the same."""
 
     values: float = 1e-9  # of parameters and buffers
     gradients: float = 1e-9
@@ -35,7 +35,7 @@ CLIP_EPS = 1e-6  # what clip_grad_norm_ adds to the norm
 
 
 class Evidence:
-    """One step of k ranks next to the same step of a single device, and what follows from its numbers."""
+    """One step of k ranks compared with the same step of a single device, and what follows from the comparison."""
 
     def __init__(self, t: int, alone: Record, ranks: Sequence[Record], k: int, labels: Sequence[Sequence[Tensor]],
                  repeatable: bool) -> None:
@@ -78,9 +78,9 @@ class Evidence:
         self._mean = self._shards.mean(1)
         none = [str(r) for r in range(len(many)) if not self._shards[:, r].any()]
         self.without_own = ", ".join(none) if self._of_one.any() and len(none) < k else ""
-        self.factor = factor(self._taken, self._right)  # how many times the single device's it is, if it is that
-        self.times = f"{self.factor:.7g} times" if self.factor else "a different number of times"
-        self.loss = factor(self._mean, self._of_one)  # how many times too large the ranks' own are, if only that
+        self.factor = factor(self._taken, self._right)  # the multiple of the single-device gradient, if it is one
+        self.times = f"{self.factor:.7g} times" if self.factor else "no fixed multiple of"
+        self.loss = factor(self._mean, self._of_one)  # how many times too large the ranks' own gradients are
         taken, right = self._flat(gradients[0]), self._flat(one.gradients)
         off = ((taken - right).norm() / right.norm()).item()
         self.off = f"the gradient is off by {100 * off:.2g}%"
@@ -109,7 +109,7 @@ class Evidence:
                 self.drifted = []
 
     def __getitem__(self, key: str) -> object:
-        """What a rule's numbers name, with few of many names."""
+        """The value that a rule's text names; of a long list of names, only the first few."""
         value = getattr(self, key)
         return some_names(value, len(self.one.before)) if isinstance(value, list) else value
 
@@ -157,7 +157,7 @@ class Evidence:
 
     @cached_property
     def own(self) -> list[str]:
-        """What each rank took its own gradient of, or that times a number of the rank's."""
+        """The parameters for which each rank used its own gradient, or a multiple of it."""
         names = self.unlike
         first = self.many[0].gradients
         for step in self.many:
@@ -166,13 +166,13 @@ class Evidence:
                 return []
             times = factor(self._flat(step.gradients, self.unlike), self._flat(own, self.unlike)) or 1.0
             kept = {name: torch.where(step.gradients[name] == first[name], step.gradients[name], times * own[name])
-                    for name in names}  # of a tensor that was exchanged in part, what differs
+                    for name in names}  # of a tensor that was partly exchanged, only the elements that differ
             names = [name for name in names if not far(step.gradients[name], kept[name], self.size)]
         return names
 
     @cached_property
     def all_own(self) -> bool:
-        """Whether that is everything that any rank could have exchanged."""
+        """Whether `own` is everything that any rank could have exchanged."""
         is_beside = self.wrapped and self._is_part and self.many[0].wrapped.isdisjoint(self.own)  # outside DDP
         others = [{name: step.own[name] for name in self.names if name in step.own and name not in self.own}
                   for step in self.many]  # such as a bias before BatchNorm, whose gradient is zero
@@ -180,13 +180,13 @@ class Evidence:
 
     @cached_property
     def bypassed(self) -> list[str]:
-        """What each rank kept its own gradient of, if all of it is in wrappers that no forward pass went through."""
+        """The parameters whose gradients no rank exchanged, if no forward pass went through their wrappers."""
         passed_by = frozenset.intersection(*(step.bypassed for step in self.many))
         return self.own if self.own and passed_by.issuperset(self.own) else []
 
     @cached_property
     def held_back(self) -> list[str]:
-        """Parameters without a gradient, for which DDP waits although a forward pass through it was to exchange."""
+        """Parameters that got no gradient, and that DDP still waits for."""
         exchanging = all(step.exchanging and step.wrapped.issuperset(self.own) for step in self.many)
         waiting = self.unused or sorted(self.many[0].lost)
         return waiting if exchanging and self.own and not self.bypassed and not self.hooked else []
@@ -198,7 +198,7 @@ class Evidence:
 
     @property
     def bypassed_names(self) -> str:
-        """What was not exchanged, if that is not everything."""
+        """The parameters that were not exchanged; "" if none was."""
         return "" if self.all_own else some_names(self.own)
 
     @property
@@ -206,12 +206,12 @@ class Evidence:
         """The line on which the script itself exchanged something before this step, in a sentence; "" if none."""
         found = [line for step in self.many for what, line in step.lines.items()
                  if what.startswith(("dist.all_reduce", "dist.all_gather", "dist.reduce"))]
-        return (f". The script exchanges something in {found[0]}: if that is meant to be the average, wait until it is "
-                "there, and write it into p.grad") if found else ""
+        return (f". The script exchanges something at {found[0]}: if that is meant to be the average, wait for it to "
+                f"finish, and write the result into p.grad") if found else ""
 
     @cached_property
     def parameters_of(self) -> str:
-        """The rank with whose parameters all begin the next step."""
+        """The rank whose parameters all ranks have when the next step begins."""
         ranks = [] if differing(self._next) else enumerate(self.many)
         return next((str(r) for r, step in ranks if not differing([step.after, self._next[0]])), "")
 
@@ -253,13 +253,13 @@ class Evidence:
         scales = [step.scale for step in self.many]
         return "" if len(set(scales)) == 1 else ", ".join(f"{x:g} on rank {r}" for r, x in enumerate(scales))
 
-    # the gradient: all ranks have the same, and it is not the single device's
+    # the gradient: the same on all ranks, but not the single device's
 
     @cached_property
     def exchange(self) -> float | None:
-        """What was taken, in means of the ranks' own gradients: 1 if averaged, k if added up. Clipping is undone."""
+        """The gradient before clipping, in means of the ranks' own gradients: 1 if averaged, k if summed."""
         ours, theirs = factor(self._taken, self._mean), factor(self._right, self._of_one)
-        if self._bits:  # rounded, so look for the nearest of what it can be
+        if self._bits:  # rounded, so look for the nearest possible value
             rough = factor(self._taken, self._mean, 1e-2) or 0.0
             return next((x for x in (1.0, float(self.k), 1 / self.k) if abs(rough - x) < 1e-2 * x), None)
         if ours is None or theirs is None or near(theirs, 1):
@@ -277,7 +277,7 @@ class Evidence:
 
     @cached_property
     def fixed_divisor(self) -> float | None:
-        """By which whole number the sum is divided, if that is neither 1 nor k; None where a wrapper averages."""
+        """The integer by which the sum is divided, if it is neither 1 nor k; None if a wrapper averages."""
         ours, theirs = factor(self._taken, self._mean), factor(self._right, self._of_one)
         if self.wrapped or not ours or not near(self.loss, 1):
             return None
@@ -289,7 +289,7 @@ class Evidence:
 
     @cached_property
     def only_rank(self) -> int | None:
-        """The rank whose gradient all took."""
+        """The rank whose gradient all ranks used."""
         weights = solve(self._shards, self._taken, self.k)
         if weights is None or self.without_own:
             return None
@@ -306,16 +306,16 @@ class Evidence:
 
     @cached_property
     def along_parameters(self) -> float | None:
-        """The factor, the same for all that is too much, by which it is the parameters themselves."""
+        """The factor f, if every wrong gradient is the right one plus f times the parameter itself."""
         if sum(self.one.before[name].numel() for name in self.wrong) == 1:
-            return None  # a single number is along any other
+            return None  # two scalars are always proportional
         factors = [factor(self.many[0].unclipped[name] - self.one.unclipped[name], self.one.before[name])
                    for name in self.wrong]
         return factors[0] if factors and factors[0] and all(near(x, factors[0]) for x in factors) else None
 
     @cached_property
     def in_part(self) -> str:
-        """By how many times some parameters' gradients are too large, where the others' are right."""
+        """By what factors the gradients of some parameters are too large, if the other gradients are right."""
         if not 0 < len(self.wrong) < len(self.names):
             return ""
         factors = {name: factor(self.many[0].unclipped[name], self.one.unclipped[name]) for name in self.wrong}
@@ -328,12 +328,12 @@ class Evidence:
             groups.setdefault(f"{times:.6g}", []).append(name)
         if len(groups) > 2:
             return ""
-        return "; ".join(f"{times} times that of a single device for {some_names(names)}"
+        return "; ".join(f"{times} times the single-device gradient for {some_names(names)}"
                          for times, names in groups.items())
 
     @cached_property
     def shares(self) -> str:
-        """What a single device weighs the shards, which were averaged, by: examples, tokens, or others; or ""."""
+        """What a single device weights the shards by: "examples", "tokens" or "others"; "" if nothing known."""
         def are(counts: list[int]) -> bool:
             weights = torch.tensor(counts).double() / sum(counts)
             return len(set(counts)) > 1 and bool((self._shards @ weights - self._of_one).norm()
@@ -353,7 +353,7 @@ class Evidence:
 
     @cached_property
     def scaled_by_rank(self) -> str:
-        """The numbers by which the ranks' own gradients are too large, each by its own, if that is all."""
+        """By what factor each rank's own gradient is too large, if nothing else is wrong."""
         weights = solve(self._shards, self._of_one, self.k)
         if weights is None or not (weights > 1e-6).all() or not near(self.exchange, 1) or self.shares:
             return ""
@@ -369,14 +369,14 @@ class Evidence:
 
     @cached_property
     def _bits(self) -> str:
-        """The smaller type that all that was taken fits in."""
+        """The first of bfloat16, float16 and float32 that represents the gradient used exactly, or ""."""
         kinds = "bfloat16", "float16", "float32"
         return next((kind for kind in kinds if torch.equal(self._taken.to(getattr(torch, kind)).double(), self._taken)),
                     "")
 
     @cached_property
     def fewer_bits(self) -> str:
-        """That type, if it is the single device's gradient up to rounding to it."""
+        """That dtype, if the gradient used is the single-device gradient rounded to it."""
         off = (self._taken - self._right).norm() / self._right.norm()
         return "as in float32" if off <= 1e-6 else self._bits if off <= 1e-2 else ""
 
@@ -437,14 +437,14 @@ class Evidence:
 
 
 def parameters_are_averaged(ranks: Sequence[Record], t: int = 0) -> bool:
-    """Whether replicas that a step from the t-th on leaves apart are the same again before the next, or at the end."""
+    """Whether replicas that differ after a step from t on are the same again before the next step, or at the end."""
     left = zip(*([step.after for step in record.steps[t:]] for record in ranks))
     found = zip(*([*(step.before for step in record.steps[t + 1:]), record.end] for record in ranks))
     return any(differing(ours) and not differing(theirs) for ours, theirs in zip(left, found))
 
 
 def right_by_averaged_parameters(alone: Record, ranks: Sequence[Record]) -> bool:
-    """Whether parameters are averaged, and each step leads from the single device's to ones with its as their mean."""
+    """Whether parameters are averaged: before each step they are the single device's, and after it their mean is."""
     for step, *many in zip(alone.steps, *(record.steps for record in ranks)):
         if differing(other.before for other in (step, *many)):
             return False
@@ -455,7 +455,7 @@ def right_by_averaged_parameters(alone: Record, ranks: Sequence[Record]) -> bool
 
 
 def moves(record: Record) -> bool:
-    """Whether a step leaves a parameter elsewhere than where the first step found it."""
+    """Whether any step leaves a parameter with a different value from the one before the first step."""
     return any(moved(record.steps[0].before, step.after) for step in record.steps)
 
 
@@ -466,7 +466,7 @@ def has_only_zero_gradients(record: Record) -> bool:
 
 
 def thrown_away(steps: Sequence[Step], t: int) -> frozenset[str]:
-    """Parameters whose gradients neither step t takes nor the next step of their own optimizer."""
+    """Parameters whose gradients are used neither in step t nor in the next step of their own optimizer."""
     found = set()
     for name, x in steps[t].gradients.items():
         if name not in steps[t].held and any(name in step.held for step in steps):
@@ -505,19 +505,19 @@ def rounding(tolerances: Rounding) -> Iterator[None]:
 
 
 def moved(before: Values, after: Values) -> bool:
-    """Whether a parameter is not what it was, by a single bit."""
+    """Whether any parameter has changed, even by a single bit."""
     return any(name in before and not torch.equal(x, before[name]) for name, x in after.items())
 
 
 def differing(values: Iterable[dict], size: float = 0.0, nan_is_equal: bool = False) -> list:
-    """The names of the tensors that are not the same in all of these, or not in all; `size` as for `far`."""
+    """The names of the tensors that differ between these, or are missing from some; `size` as for `far`."""
     first, *others = values
     return [name for name in dict.fromkeys(name for each in (first, *others) for name in each)
             if any(far(other.get(name), first.get(name), size, nan_is_equal) for other in others)]
 
 
 def far(ours: Tensor | None, theirs: Tensor | None, size: float = 0.0, nan_is_equal: bool = False) -> bool:
-    """Whether two tensors differ by more than rounding, also of sums as large as `size` in which they cancel.
+    """Whether two tensors differ by more than rounding, even in sums of terms as large as `size` that cancel.
 
     Infinity is the same as infinity, as in the mask of an attention layer; NaN only where a buffer may hold it.
     """
@@ -540,7 +540,7 @@ def are_finite(values: Values) -> bool:
 
 
 def factor(ours: Tensor, theirs: Tensor, tolerance: float | None = None) -> float | None:
-    """How many times `theirs` is `ours`; None if it is not that, or nothing."""
+    """The factor f with ours = f * theirs; None if there is none, or if it is zero."""
     ours, theirs = ours.flatten(), theirs.flatten()
     times = (ours @ theirs / (theirs @ theirs)).item() if theirs.any() else 0.0
     tolerance = tolerance or _rounding[-1].sums
@@ -548,7 +548,7 @@ def factor(ours: Tensor, theirs: Tensor, tolerance: float | None = None) -> floa
 
 
 def solve(columns: Tensor, whole: Tensor, k: int) -> Tensor | None:
-    """The weights, times k, with which columns make up a whole; None if they do not, or too few numbers tell."""
+    """The weights, times k, with which `columns` add up to `whole`; None if they do not, or if too few rows tell."""
     if len(columns) < 2 * columns.shape[1] or not whole.any() or not columns.isfinite().all():
         return None
     weights = torch.linalg.lstsq(columns, whole[:, None], driver="gelsd").solution[:, 0]
@@ -564,7 +564,7 @@ def positive(weights: Tensor | None) -> Tensor | None:
 
 
 def norm(values: Values) -> float:
-    """The length of all tensors together."""
+    """The norm of all tensors together."""
     return sum(x.norm().item() ** 2 for x in values.values()) ** 0.5
 
 

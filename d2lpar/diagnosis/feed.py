@@ -1,7 +1,7 @@
-"""Does each rank get its own examples? Loaders and samplers of k ranks, gone through in one process.
+"""Does each rank get its own examples? Iterate over the loaders or samplers of k ranks in one process.
 
-`diagnose` gives each rank its shard, so it does not see who else would. `check_feed` builds what k ranks would build,
-and counts: no process group is needed.
+`diagnose` hands each rank its shard, so it does not test the loader that would normally do so. `check_feed` builds the
+loaders that k ranks would build, and counts their examples; it needs no process group.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def check_feed(make_loader: Callable, ks: Sequence[int] = (1, 2, 3), set_epoch: 
                num_epochs: int = 2, per_machine: int | None = None, allow: Iterable[str] = ()) -> Diagnosis:
     """Go through the loaders of k ranks, and say whether each example comes once per epoch.
 
-    An example is known by its index where a DataLoader or a sampler tells it, and by its values otherwise. While a
-    rank's loader is made and gone through, `torch.distributed` and torchrun's variables name that rank, and it has
-    random numbers of its own.
+    An example is identified by its index if a DataLoader or a sampler provides one, and by its values otherwise. While
+    a rank's loader is built and iterated over, `torch.distributed` and torchrun's variables report that rank, and it
+    has its own random state.
 
     Args:
-        make_loader: `make_loader(rank, world_size)` gives what that rank goes through in an epoch: a DataLoader, a
+        make_loader: `make_loader(rank, world_size)` returns what that rank iterates over in an epoch: a DataLoader, a
             sampler or batch sampler, or any iterable of batches.
         ks: world sizes; 1 is the single device with which the others are compared.
         set_epoch: `set_epoch(loader, epoch)` does what your loop does before each epoch. By default it calls
@@ -48,27 +48,26 @@ def check_feed(make_loader: Callable, ks: Sequence[int] = (1, 2, 3), set_epoch: 
         allow: names of findings that are intended, and count as notes.
 
     Raises:
-        ValueError: for numbers that make no sense, and for examples that change from epoch to epoch, as with
-            augmentation.
+        ValueError: for invalid numbers, and for examples that change from epoch to epoch, as with augmentation.
     """
     check_counts(num_epochs=num_epochs, **{f"ks_{i}": k for i, k in enumerate(ks)})
     runs = {k: _epochs(make_loader, k, set_epoch or _set_epoch, num_epochs, per_machine) for k in dict.fromkeys(ks)}
     everything = set().union(*(_examples(epoch) for epochs in runs.values() for epoch in epochs))
-    called = ", and whether your loop calls set_epoch: where there is one, it was called here" * (set_epoch is None)
-    found = Diagnosis(f"went through the loaders of {', '.join(map(str, runs))} ranks for {num_epochs} epochs, "
-                      f"{len(everything):,} examples", allow, f"what is done with the examples{called}")
+    called = ", and whether your loop calls set_epoch, as check_feed does" * (set_epoch is None)
+    found = Diagnosis(f"iterated over the loaders of {', '.join(map(str, runs))} ranks for {num_epochs} epochs, "
+                      f"{len(everything):,} examples", allow, f"how the examples are used{called}")
     for k, epochs in runs.items():
         check_epochs(k, epochs, everything, found)
     return found
 
 
 def _examples(epoch: Epoch) -> set:
-    """What all ranks go through in an epoch."""
+    """The examples that all ranks see in an epoch."""
     return {key for rank in epoch for batch in rank for key in batch}
 
 
 def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagnosis) -> None:
-    """Say what is wrong with the epochs of k ranks; a cause stands before its symptoms."""
+    """Report what is wrong with the epochs of k ranks, causes before symptoms."""
     first = epochs[0]
     on = f" on {k} ranks" if k > 1 else " on a single device"
     sets = [{key for batch in rank for key in batch} for rank in first]
@@ -86,7 +85,7 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
     seen = Counter(key for rank in first for batch in rank for key in batch)
     extra = sum(seen.values()) - len(seen)
     if extra >= k:
-        where = f", some of them in batch {together} of all ranks together" if together is not None else ""
+        where = f", some of them within one global batch (batch {together})" if together is not None else ""
         found.add("repeated examples", f"{extra:,} examples appear more than once in an epoch{on}{where}. Do all ranks "
                   "shuffle with the same seed, before they take their part?")
     elif extra:
@@ -98,7 +97,7 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
         never = everything.difference(*map(_examples, epochs))
         found.add("missing examples", f"{missing[0]:,} of {len(everything):,} examples are left out of an epoch{on}"
                   + f", and {len(never):,} appear in none of the {len(epochs)} epochs" * bool(never)
-                  + ". Does each rank take its own part of one and the same order, and is the epoch set?")
+                  + ". Does each rank take its own part of the same order, and is set_epoch called?")
     elif missing[0]:
         found.add("incomplete last minibatch", f"{_are(missing[0])} left out of each epoch{on}, less than a "
                   "minibatch", fault=False)
@@ -106,9 +105,10 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
         same = [r for r in range(k) if epochs[0][r] == epochs[1][r] and epochs[0][r]]
         order = [key for batch in first[0] for key in batch]
         if same and order == sorted(order, key=_place):
-            found.add("not shuffled", f"the order is that of the data{on}", fault=False)
+            found.add("not shuffled", f"the examples come in the order of the data set{on}", fault=False)
         elif same:
-            found.add("same order in every epoch", f"rank {same[0]} has the same order in the second epoch{on}. Call "
+            found.add("same order in every epoch",
+                      f"rank {same[0]} sees its examples in the same order in the first two epochs{on}. Call "
                       "the sampler's set_epoch(epoch) before each epoch")
 
 
@@ -122,7 +122,7 @@ def _place(key: Any) -> Any:
 
 def _epochs(make_loader: Callable, k: int, set_epoch: Callable, num_epochs: int,
             per_machine: int | None) -> list[Epoch]:
-    """What k ranks go through, epoch by epoch; each rank has random numbers of its own, which go on."""
+    """What k ranks iterate over, epoch by epoch; each rank keeps its own random state from epoch to epoch."""
     loaders, states = [], []
     for rank in range(k):
         with _as_rank(rank, k, per_machine, None) as state:
@@ -144,8 +144,9 @@ def _check_known(epochs: Sequence[Epoch]) -> None:
     """Raise ValueError if examples cannot be recognised, because they change from epoch to epoch."""
     keys = list(map(_examples, epochs))
     if len(keys) > 1 and keys[0] and not keys[0] & keys[1] and not all(isinstance(key, int) for key in keys[0]):
-        raise ValueError("no example of the first epoch comes again in the second: they are changed at random, as by "
-                         "augmentation. Let make_loader return the sampler, or a loader without augmentation")
+        raise ValueError("no example of the first epoch appears again in the second: they are probably changed at "
+                         "random, for example by augmentation. Let make_loader return the sampler, or a loader without "
+                         "augmentation")
 
 
 def _set_epoch(loader: Any, epoch: int) -> None:

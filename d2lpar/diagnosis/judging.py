@@ -1,8 +1,8 @@
-"""What the records of watched ranks mean: the rules of `diagnose`, as far as they need no single device.
+"""Interpret the records of watched ranks, with those rules of `diagnose` that need no single device.
 
 The exchange is judged by what it should give: the mean of the ranks' own gradients stands in for the gradient of a
-single device. Whether the loss has the right scale follows from the weight that all examples together have in it, which
-must not depend on the number of ranks: `scale_fault` compares two runs.
+single device. The loss has the right scale if the total weight of all examples in it does not depend on the number of
+ranks. To find out, `scale_fault` compares a run on k ranks with a run on one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from d2lpar.diagnosis.feed import check_epochs
 from d2lpar.diagnosis.loss_weights import LossTerm
 from d2lpar.diagnosis.recording import Record, Step, Values
 
-# the rules of a gradient that need no single device, and none about its scale
+# gradient rules that need no single device, except those about its scale
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
-                   "clipped before the sum", "summed in each micro-batch", "clipped in each micro-batch"}
+                   "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
 UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples; how metrics are "
              "combined; anything after the steps that were watched")
@@ -46,7 +46,7 @@ class Ran(NamedTuple):
     records: list[list[tuple[str, dict[str, Any]]]]
     stands: str = ""  # where the ranks stood, if they waited for one another
     crashed: bool = False  # a rank ended with an error
-    output: str = ""  # the last of it
+    output: str = ""  # the last lines of what it printed
     lines: Sequence[str] = ()  # which each rank reached last
 
     def of(self, kind: str) -> list[list[dict[str, Any]]]:
@@ -60,7 +60,7 @@ class Ran(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """What an exchange and a loss multiply the gradient with."""
+    """The factors by which the exchange and the loss multiply the gradient."""
 
     exchange: float | None  # in means of the ranks' own gradients: 1 if averaged, k if summed; None if sharded
     weights: dict[int, float]  # that all examples together have in each term of the loss, on average over the ranks
@@ -78,7 +78,7 @@ class Scale(NamedTuple):
 
 
 def judge(ran: Ran, found: Diagnosis) -> Scale | None:
-    """Write down what is wrong or notable in a run, and give the scale of its first good step."""
+    """Add a finding for everything that is wrong or notable in a run, and return the scale of its first good step."""
     if not any(ran.of("group")) and not ran.crashed and len(ran.records) > 1:
         found.say_by_name("no group")
         return None
@@ -108,7 +108,7 @@ def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> 
             elif off := [(x or 1) * weight for weight in scale.weights.values() if not near((x or 1) * weight, 1)]:
                 found.say_by_name("weight of the examples", line, weight=" and ".join(f"{value:.4g}" for value in off))
             return
-        exchange = (x or 1) / (y or 1)  # how much more of the ranks' mean is taken than of a single device's gradient
+        exchange = (x or 1) / (y or 1)  # the exchange's factor on k ranks, relative to a single device
         times = {place: exchange * scale.weights[place] / alone.weights[place]
                  for place in scale.weights.keys() & alone.weights.keys() if alone.weights[place]}
         off = {place: value for place, value in times.items() if not near(value, 1)}
@@ -127,7 +127,7 @@ def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> 
             name = "averaged twice"
         else:
             name = "loss multiplied by world size" if near(first, k) else "divided twice" if near(first, 1 / k) else ""
-        if name or (scale.is_constant and alone.is_constant):  # else it may follow the examples
+        if name or (scale.is_constant and alone.is_constant):  # otherwise it may depend on the examples
             found.say_by_name(name or "scaled", line, **numbers)
 
 
@@ -201,7 +201,7 @@ def _say_same_examples(first: dict, found: Diagnosis) -> None:
 
 
 def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
-    """Whether the ranks draw the same minibatches, and not the same rows of them go through the networks."""
+    """Whether the ranks draw the same minibatches, but pass different rows of them through their networks."""
     orders = [data["indices"] for data in epochs[0]]
     shortest = min(map(len, orders))
     if any(order[:shortest] != orders[0][:shortest] for order in orders):
@@ -225,12 +225,15 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
         _judge_steps_of_some(ran, counts, found)
         return None
     if len(set(counts)) > 1 and not ran.stands and not ran.crashed and all(ran.of("end")) and not any(ran.of("join")):
-        found.say_by_name("other steps", ranks=counts, alone=max(counts), cure="Does a rank decide on its own, by its "
-                          "own loss or data? Let all ranks decide together, with an all_reduce")
+        found.say_by_name("different numbers of steps", ranks=counts, alone=max(counts), cure="Does a rank decide on "
+                                                                                              "its own, from its own "
+                                                                                              "loss or data? Let all "
+                                                                                              "ranks decide together, "
+                                                                                              "with an all_reduce")
     if _has_no_gradient(ran, found):
         return None
     rows = _comparable(steps)
-    if any(ran.of("join")):  # and after it one of them may have made more steps
+    if any(ran.of("join")):  # after a Join, one rank may have taken more steps
         rows = rows[:min((data["steps"] for rank in ran.of("pass") for data in rank[:1]), default=0)]
     records = [_as_record(rank, ran, r) for r, rank in enumerate(steps)]
     records = [record._replace(steps=record.steps[:len(rows)]) for record in records]
@@ -242,7 +245,7 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
         if not _are_finite(many):
             bad = [f"rank {r}" for r, step in enumerate(many) if not are_finite(step.own)]
             found.say_by_name("NaN", step=t + 1, where=f"the backward pass of {' and '.join(bad)}" if bad else
-                              "what is made of the gradients")
+                              "the exchange or the step")
             break
         if t == 0 and (off := differing(step.before for step in many)):
             found.say_by_name("different start", names=some_names(off, len(many[0].before)))
@@ -256,8 +259,9 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     ends = [rank[-1]["parameters"] for rank in ran.of("end") if rank and not rank[-1]["error"]]
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
             data["step"].after for data in rows[-1]):
-        found.add("different end", "after the last step the network is the same on all ranks, and at the end it is "
-                  f"not ({some_names(off)}). Was something loaded or averaged on some ranks only?", fault=False)
+        found.add("different end", "after the last step the network is the same on all ranks, but at the end of the "
+                                   f"run it is not ({some_names(off)}). Was something loaded or averaged on some ranks "
+                                   f"only?", fault=False)
     return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
 
 
@@ -269,20 +273,20 @@ def _judge_steps_of_some(ran: Ran, counts: list[int], found: Diagnosis) -> None:
     ends = [rank[-1]["parameters"] if rank else {} for rank in ran.of("end")]
     one = [rank[0]["step"] for rank in ran.steps if rank]
     if len(one) == 1 and factor(flat(one[0].unclipped, one[0].unclipped), flat(one[0].own, one[0].unclipped)):
-        found.say_by_name("the others' gradients are lost", off="the step's own gradient is all that it takes")
+        found.say_by_name("the others' gradients are lost", off="the step uses only that rank's own gradient")
         return
     has_optimizer = all(rank and rank[-1]["has_optimizer"] for rank in ran.of("end"))
     if all(ends) and not differing(ends):
         found.say_by_name("some ranks step")
     else:
-        found.say_by_name("other steps", ranks=counts, alone=max(counts), cure="Let every rank step" if has_optimizer
-                          else "Let every rank have an optimizer, and step")
+        found.say_by_name("different numbers of steps", ranks=counts, alone=max(counts),
+                          cure="Let every rank step" if has_optimizer else "Let every rank have an optimizer, and step")
 
 
 def _has_no_gradient(ran: Ran, found: Diagnosis) -> bool:
     every = [data for rank in ran.steps for data in rank]
     if not any(data["has_gradient"] for data in every) and any(data["step"].own for data in every):
-        found.say_by_name("other parameters")
+        found.say_by_name("wrong parameters")
         return True
     own = [x for data in every for x in data["step"].own.values()]
     if own and not any(x.any() for x in own):
@@ -292,7 +296,7 @@ def _has_no_gradient(ran: Ran, found: Diagnosis) -> bool:
 
 
 def _comparable(steps: list[list[dict]]) -> list[tuple[dict, ...]]:
-    """The steps of all ranks side by side, as long as the same optimizer steps."""
+    """The steps of all ranks side by side, up to the first at which different optimizers step."""
     rows = []
     for row in zip(*steps):
         if len({data["optimizer"] for data in row}) > 1:
@@ -310,7 +314,7 @@ def _as_record(steps: Sequence[dict], ran: Ran, r: int) -> Record:
 
 
 def _expected(many: Sequence[Step], right: Values) -> Step:
-    """The step of a single device whose gradient is the mean of the ranks'."""
+    """The step of a single device whose gradient is the mean of the ranks' gradients."""
     return many[0]._replace(gradients=right, unclipped=right, passes=[right], stale=all(step.stale for step in many),
                             examples=[key for step in many for key in step.examples])
 
@@ -324,7 +328,7 @@ def _mean_own(many: Sequence[Step]) -> Values:
 
 
 def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, found: Diagnosis) -> bool:
-    """Write down the first rule that holds; whether what comes after may be its consequence."""
+    """Report the first rule that holds, and return whether later findings may be its consequences."""
     many = [data["step"] for data in row]
     has_one = {name for step in many for name in step.gradients}
     right = {name: x for name, x in _mean_own(many).items() if name in has_one}  # the script may throw some away
@@ -341,7 +345,7 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     if not right or not any(step.held for step in many):
         return False
     e = Evidence(t, alone, records, ran.k, [], True)
-    when = f"from step {t + 1} on, " * (t > 0)
+    when = f"starting with step {t + 1}, " * (t > 0)
     same = _same_rows(many) if all(_same_rows(steps) for steps in zip(*(record.steps for record in records))) else 0
     if same:
         found.say_by_name("same examples on all ranks", e.line("forward"), examples_seen=f"{same} examples")
@@ -358,7 +362,7 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
         found.move_back("different start")
         return True
     if clipped := _clipped_apart(row):
-        found.say_by_name("clipped before the sum", e.line("clip"), scales=clipped)
+        found.say_by_name("clipped before the average", e.line("clip"), scales=clipped)
         return True
     if idle := _without_loss(row):
         found.say_by_name("skipped by some", e.line("backward"), without_own=", ".join(idle))
@@ -397,11 +401,11 @@ def _clipped_apart(row: Sequence[dict]) -> str:
     sizes = [norm(values) for values in seen]
     if not differing(seen, max(sizes)):
         return ""
-    return "then " + ", ".join(f"a norm of {size:.2g} on rank {r}" for r, size in enumerate(sizes[:3]))
+    return "norms when clipped: " + ", ".join(f"{size:.2g} on rank {r}" for r, size in enumerate(sizes[:3]))
 
 
 def _same_rows(many: Sequence[Step]) -> int:
-    """How many examples went through the network on all ranks, if these are all."""
+    """How many examples went through the network on every rank, if they are the same everywhere; 0 otherwise."""
     rows = [set(step.examples) for step in many]
     if any("dist.all_gather" in what for step in many for what in step.lines):  # each rank trains on all of it
         return 0
@@ -409,7 +413,7 @@ def _same_rows(many: Sequence[Step]) -> int:
 
 
 def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> bool:
-    """Whether the gradient of the same optimizer's step before is in this one, on all ranks."""
+    """Whether this step's gradient contains the gradient of the same optimizer's previous step, on all ranks."""
     if not t or not all(step.stale for step in many):
         return False
     before = next((step for step in reversed(records[0].steps[:t]) if step.held == many[0].held), None)
@@ -426,7 +430,8 @@ def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> b
 
 
 def _rounded(taken: torch.Tensor, mean: torch.Tensor, k: int) -> float | None:
-    """How many times the mean was taken, if only up to the rounding of a smaller type."""
+    """By what factor (1, k or 1/k) the gradient used is the mean, up to rounding to a smaller dtype; None if it is
+    not."""
     times = factor(taken, mean, 2e-2)
     return next((x for x in (1.0, float(k), 1 / k) if times and abs(times - x) < 2e-2 * x), None)
 
@@ -472,7 +477,7 @@ def _compares(step: Step) -> bool:
 
 
 def _both(first: Scale | None, then: Scale | None) -> Scale | None:
-    """The scale of the first step, which is constant if it is the next one's as well."""
+    """The scale of the first step, marked as constant if the next step has the same one."""
     if first is None or then is None:
         return first or then
     is_constant = first.is_constant and first.weights.keys() == then.weights.keys() and all(
@@ -493,7 +498,7 @@ def _scale_of(row: Sequence[dict], exchange: float | None) -> Scale:
 
 
 def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | None:
-    """What can be seen where each rank has a part of each parameter."""
+    """What can be checked if the parameters are sharded over the ranks."""
     for t, row in enumerate(rows):
         many = [data["step"] for data in row]
         if any(step.rates != many[0].rates for step in many):
@@ -528,7 +533,7 @@ def _judge_end(ran: Ran, found: Diagnosis) -> None:
         left = [r for r, rank in enumerate(ran.of("end")) if rank and not rank[-1]["error"] and not rank[-1]["enough"]]
         if first and ("closed by peer" in first[1]["error"] or "reset by peer" in first[1]["error"]) and left:
             stands = "; ".join([f"rank {r} has ended" for r in left] + [
-                f"rank {r} stands in {data['line']}" for r, data in errors if data["line"]])
+                f"rank {r} was waiting at {data['line']}" for r, data in errors if data["line"]])
             found.say_by_name("hangs", stands=stands)
         else:
             words = first[1]["error"].strip().partition("\n")[0] if first else ran.output.strip().rpartition("\n")[2]
@@ -552,7 +557,7 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
         if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
             found.add("different buffers", f"the ranks evaluate with different buffers, so each measures a different "
                       f"network ({some_names(off)}) [{row[0]['line']}]. Broadcast them first, or call the DDP wrapper, "
-                      "which broadcasts those of rank 0", fault=False)
+                      f"which broadcasts rank 0's buffers", fault=False)
             break
     for data in next((rank for rank in evaluations if rank), []):
         if data["training"]:

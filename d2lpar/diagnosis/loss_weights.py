@@ -1,8 +1,9 @@
-"""How much do all examples together weigh in a loss? Read off the graph, before and while it is gone through backward.
+"""What is the total weight of all examples in a loss? It is read off the autograd graph, before and during the backward
+pass.
 
-From the loss back to the first functions that join several numbers, every function is a sum or a product of single
-numbers. What arrives there in the backward pass is the factor of that mean or sum: 1 for a mean that is the loss, 1/4
-for the mean of one of four micro-batches, 1/n for a sum that is divided by n.
+Between the loss and the first functions that reduce several elements to one, every function adds or multiplies scalars.
+So the gradient that arrives at such a reduction in the backward pass is its factor in the loss: 1 for a mean that is
+the loss, 1/4 for the mean of one of four micro-batches, 1/n for a sum that is divided by n.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ JOINING = ("MeanBackward SumBackward NllLossBackward NllLoss2DBackward MseLossBa
            "HuberLossBackward BinaryCrossEntropyBackward BinaryCrossEntropyWithLogitsBackward SoftMarginLossBackward "
            "L1LossBackward").split()
 MOST_FUNCTIONS = 500
-NONE, MEAN, SUM = 0, 1, 2  # PyTorch's numbers of the reductions
+NONE, MEAN, SUM = 0, 1, 2  # PyTorch's codes for the reductions
 
 
 class LossTerm(NamedTuple):
-    """A mean or a sum in a loss, and what all that it joins weighs together."""
+    """A mean or a sum in a loss, and the total weight of the elements that it reduces."""
 
     place: int  # in the walk, so that the terms of one backward pass can be told apart
-    weight: float  # of a mean over what is joined
+    weight: float  # total, of the elements that are reduced
     is_sum: bool
-    count: int  # how many examples are joined
-    factor: float  # what the mean or sum itself is multiplied with
+    count: int  # how many examples are reduced
+    factor: float  # what the mean or sum itself is multiplied by
 
 
 def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
@@ -53,7 +54,7 @@ def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
 
 
 def _joined(function: Any, name: str) -> tuple[bool, int] | None:
-    """Whether a function sums, and over how many examples; None if it joins nothing, or is not known."""
+    """Whether a function sums (or averages), and over how many examples; None if it is not a known reduction."""
     if name not in JOINING:
         return None
     try:

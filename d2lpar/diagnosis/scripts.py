@@ -1,4 +1,4 @@
-"""A data-parallel script as it is: run it on k ranks, watch it, and say in words what is wrong, with its line.
+"""Run an unmodified data-parallel script on k ranks, watch it, and report what is wrong and on which line.
 
 `python -m d2lpar watch train.py` starts the script's ranks, each with the hooks of `watching`, and ends them when
 enough was seen; `judging` says what the records mean. Where a factor may be the script's own, it is run once more as a
@@ -46,26 +46,26 @@ WAITS = re.compile(rf"{re.escape(os.sep)}torch{re.escape(os.sep)}(?!utils|hub)")
 
 
 class NotRun(Exception):
-    """The script cannot be run, or makes no step; the text says why."""
+    """The script cannot be run, or takes no optimizer step; the text says why."""
 
 
 def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
           to_the_end: bool = False) -> Diagnosis | int:
-    """Run a script on so many ranks of this machine, and say what is wrong with it.
+    """Run a script on this many ranks on this machine, and report what is wrong with it.
 
     Args:
         script: the script and its arguments, or "-m", a module, and its arguments.
         ranks: how many, if the script leaves that to torchrun.
         allow: names of findings that are intended, and count as notes.
         show: let the script print; by default its output is shown only after an error.
-        to_the_end: let the script end by itself, after enough was seen.
+        to_the_end: once enough was seen, let the script run to its own end.
 
     Started by torchrun, each process runs its own rank of the script. The first one says what is wrong; the others get
     its exit code, 0 or 1.
 
     Raises:
-        NotRun: if it ends before it makes a step, and for no reason that has to do with ranks.
-        ValueError: for a name in `allow` that is not known, and for a number of ranks that makes no sense.
+        NotRun: if the script ends before its first step, for a reason that has nothing to do with ranks.
+        ValueError: for an unknown name in `allow`, or an invalid number of ranks.
     """
     allow = list(allow)
     if unknown := [name for name in allow if name not in (*NAMES, *FEED_NAMES)]:
@@ -73,7 +73,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
                          f"{', '.join((*NAMES, *FEED_NAMES))}")
     check_counts(ranks=ranks)
     if not hasattr(os, "killpg"):
-        raise NotRun("watch needs Linux or macOS; in Windows, use WSL")
+        raise NotRun("watch needs Linux or macOS; on Windows, use WSL")
     words = [str(word) for word in script]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
@@ -130,12 +130,12 @@ def _have_all_failed(ran: Ran) -> bool:
 
 def _why(ran: Ran) -> str:
     error = next((data["error"] for rank in ran.of("end") for data in rank if data["error"]), "")
-    return (f"the script ended before it made a step: {error}\n{ran.output}" if ran.crashed else
-            "the script made no step with an optimizer of torch.optim").rstrip()
+    return (f"the script ended before its first optimizer step: {error}\n{ran.output}" if ran.crashed else
+            "the script took no step with an optimizer from torch.optim").rstrip()
 
 
 def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False) -> Ran:
-    """Run a script with GPUs that are not there; and without any, if it cannot be run with those."""
+    """Run a script as if there were GPUs, or without any if that fails."""
     ran = run_watched(words, k, show, to_the_end)
     if ran.crashed and not any(ran.steps) and not ran.stands:
         without = run_watched(words, k, show, to_the_end, pretend=False)
@@ -145,7 +145,7 @@ def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = Fa
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
                 pretend: bool = True) -> Ran:
-    """Run a script on k ranks, and give what was noted."""
+    """Run a script on k ranks, and return what was recorded."""
     for spawns in (False, True):
         with Run(k, show) as run:
             run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns))
@@ -164,11 +164,11 @@ class Run:
         self.keeper = subprocess.Popen([sys.executable, "-I", "-S", str(KEEPER), str(self.folder)], bufsize=0,
                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        process_group=0)
-        self.processes: list[Any] = []  # of subprocess, or alike
+        self.processes: list[Any] = []  # subprocess.Popen, or objects like it
         self.killed: set[int] = set()
         self.spawns = self.to_the_end = False
         self.stands = ""
-        self._noted: dict[int, tuple[int, list]] = {}  # by rank: up to where it was read, and what
+        self._noted: dict[int, tuple[int, list]] = {}  # by rank: the offset read so far, and the records
 
     def __enter__(self) -> Run:
         return self
@@ -180,7 +180,7 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _put_files_back(self) -> None:
-        """Leave the files that the script saved as they were before, as its run was not a whole one."""
+        """Restore the files that the script saved, because its run was cut short."""
         for mark in self.folder.glob("*.file"):
             path = Path(_read(mark))
             before = copy_before(path, self.folder)
@@ -198,7 +198,7 @@ class Run:
         self.spawns, self.to_the_end = settings.spawns, settings.to_the_end
         common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
         if torch.cuda.device_count() < self.k:
-            common["CUDA_VISIBLE_DEVICES"] = ""  # too few GPUs are as none
+            common["CUDA_VISIBLE_DEVICES"] = ""  # too few GPUs count as none
         common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
                    "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
         for rank in range(1 if settings.spawns else self.k):
@@ -220,7 +220,7 @@ class Run:
         self.keeper.stdin.write(b"%d\n" % self.processes[-1].pid)
 
     def attend(self) -> None:
-        """Wait until all ranks have ended or seen enough, or wait for one another; then end them."""
+        """Wait until all ranks have ended, have seen enough, or hang; then kill them."""
         size, since, work, first_end = -1, time.monotonic(), 0.0, 0.0
         while any(process.poll() is None for process in self.processes):
             time.sleep(LOOK_S)
@@ -234,7 +234,7 @@ class Run:
             if enough and enough == self._expected():
                 break
             if first_end and time.monotonic() - first_end > PATIENCE_S and idle > PATIENCE_S / 2:
-                if enough and not has_failed:  # as all ranks would have, if they were in step
+                if enough and not has_failed:  # if they were in step, all ranks would have seen enough
                     self._stand()
                 break
             if idle > IDLE_S and (self._stand() or idle > MOST_IDLE_S):
@@ -247,12 +247,12 @@ class Run:
         return max(sizes, default=self.k) if self.spawns else self.k
 
     def _have_seen_enough(self) -> int:
-        """How many ranks have, if that is to end the run."""
+        """How many ranks have seen enough; 0 if that must not end the run."""
         return 0 if self.to_the_end else sum(any(kind == "end" and data["enough"] for kind, data in rank)
                                              for rank in self.records())
 
     def _work_s(self) -> float:
-        """How long the processes have worked, with those they have started."""
+        """The CPU time of the processes and their children, in seconds."""
         total, sessions = 0.0, {process.pid for process in self.processes}
         for process in Path("/proc").glob("[0-9]*/stat") if sys.platform == "linux" else ():
             with suppress(OSError, ValueError, IndexError):
@@ -262,7 +262,7 @@ class Run:
         return total
 
     def _stand(self) -> bool:
-        """Ask all ranks where they stand; whether one waits in PyTorch."""
+        """Find out which line each rank is at, and return whether one waits inside PyTorch."""
         pids = {r: data["pid"] for r, rank in enumerate(self.records()) for kind, data in rank if kind == "group"}
         for r, pid in pids.items():
             with suppress(OSError):
@@ -277,18 +277,18 @@ class Run:
             last = _read(self.folder / f"{r}.line")
             end = next((data for kind, data in rank if kind == "end"), None)
             if end:
-                stands.append(f"rank {r} has {'gone on to another epoch' if end['enough'] else 'ended'}")
+                stands.append(f"rank {r} has {'moved on to the next epoch' if end['enough'] else 'ended'}")
             elif own:
                 waits = waits or bool(WAITS.search(frames[0][0]))
                 code = linecache.getline(own[0][0], int(own[0][1])).strip()
-                stands.append(f"rank {r} stands in `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}")
+                stands.append(f"rank {r} is at `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}")
             else:
-                stands.append(f"rank {r} reached {last} last" if last else f"rank {r} has not begun")
+                stands.append(f"rank {r} was last seen at {last}" if last else f"rank {r} has not begun")
         self.stands = "; ".join(stands) if waits else ""
         return waits
 
     def end(self) -> None:
-        """Kill what is still running, with all that it has started."""
+        """Kill the processes that are still running, and their children."""
         own = [process for process in self.processes if not isinstance(process, _Elsewhere)]
         for process in own:
             if process.poll() is None:
@@ -299,7 +299,7 @@ class Run:
             process.wait()
 
     def records(self) -> list[list[tuple[str, dict[str, Any]]]]:
-        """What the ranks have noted until now, as far as it is whole."""
+        """All complete records that the ranks have written so far."""
         for path in self.folder.glob("*.records"):
             read, known = self._noted.setdefault(int(path.stem), (0, []))
             if path.stat().st_size > read:
@@ -327,7 +327,7 @@ class Run:
 
 
 class _Elsewhere:
-    """A rank that another process of torchrun's has started."""
+    """A rank that was started by a different process of torchrun."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.folder, self.rank = folder, rank
@@ -375,7 +375,7 @@ class _UnderTorchrun(Run):
             time.sleep(LOOK_S)
 
     def follow(self, words: Sequence[str], to_the_end: bool) -> int:
-        """Run this rank until the first process has judged; its exit code."""
+        """Run this rank until the first process has a verdict, and return its exit code."""
         try:
             self._start_own(words, to_the_end)
             process, code = self.processes[0], self.folder / f"{self.rank}.code"
@@ -398,7 +398,7 @@ def _read(file: Path) -> str:
 
 
 def _write(file: Path, value: object) -> None:
-    """Write in one move, so that no reader finds half a file."""
+    """Write atomically, so that no reader sees half a file."""
     whole = file.with_name(f"{file.name}.new")
     whole.write_text(str(value), "utf8")
     whole.replace(file)

@@ -1,9 +1,9 @@
-"""Inside a rank of a script that is watched: what passes is noted in a file, which the watching process reads.
+"""Inside each rank of a watched script: record what it does in a file, which the watching process reads.
 
-Nothing is exchanged between the ranks for this, so that what was noted can be read after a crash or a hang, too. A
-script that runs unmodified has no place where hooks could be added, so PyTorch's own functions are replaced before it
-imports them. Of a tensor, eight random sums of its elements are noted, a *sketch*: it is small, and the sketch of a sum
-is the sum of the sketches.
+The ranks exchange nothing for this, so the records can be read even after a crash or a hang. A script that runs
+unmodified has no place where hooks could be added, so PyTorch's own functions are replaced before it imports them. A
+tensor is recorded as a *sketch*, eight randomly weighted sums of its elements. A sketch is small, and the sketch of a
+sum is the sum of the sketches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
 from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, row_keys, script_line
 
-SETTINGS = "D2LPAR_WATCH"  # the variable with which a script's own child processes are told
+SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 8  # in a sketch
 COLUMNS = 512  # of a large tensor, whose rows are sketched first
@@ -54,11 +54,11 @@ EPOCHS = 2
 LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
 SHORT_EPOCH = 6
 STEPS_OF_SHORT_EPOCH = 3
-MOST_STEPS = 24  # where no loader tells the epochs
+MOST_STEPS = 24  # if no loader shows where an epoch ends
 MOST_STEPS_OF_PASSES = 96  # where passes through loaders are not ended early
 MOST_PASSES = 6  # through loaders, if the script makes a new one for each epoch
 MOST_INDICES = 2_000_000
-ROWS, OF_ROW = 64, 4096  # of what goes through the network, how much is told apart
+ROWS, OF_ROW = 64, 4096  # how many examples, and how many values of each, are used to tell minibatches apart
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -74,7 +74,7 @@ class Settings(NamedTuple):
 
 
 class Networks:
-    """All networks of a script as one: those that were wrapped, or called in training, with names that stay."""
+    """All networks of a script as one: those that were wrapped, or called in training, under stable names."""
 
     training = True
 
@@ -96,7 +96,7 @@ class Networks:
         self._roots.append((f"{name}{count + 1 if count else ''}." if self._roots else "", module))
 
     def modules(self) -> Iterator[nn.Module]:
-        """Of all networks."""
+        """The modules of all networks."""
         for _, root in self._roots:
             yield from root.modules()
 
@@ -109,20 +109,20 @@ class Networks:
                     yield prefix + name, x
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Of all networks, each once."""
+        """The parameters of all networks, each once, with their names."""
         return self._named("named_parameters")
 
     def parameters(self) -> Iterator[Tensor]:
-        """Of all networks, each once."""
+        """The parameters of all networks, each once."""
         return (x for _, x in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Of all networks, each once."""
+        """The buffers of all networks, each once, with their names."""
         return self._named("named_buffers")
 
 
 class Log:
-    """The file of a rank's records; what is noted before the rank is known waits."""
+    """The file with a rank's records; records made before the rank is known are held back."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self._pid = settings, 0
@@ -190,7 +190,7 @@ class Watcher(Recorder):
         atexit.register(self.end, "")
 
     def stop(self) -> None:
-        """Take all hooks away; a GPU that is not there is still needed."""
+        """Remove all hooks, but keep pretending that there are GPUs: the script still needs them."""
         super().stop()
         atexit.unregister(self.end)
 
@@ -219,7 +219,7 @@ class Watcher(Recorder):
             if dist.is_initialized():
                 return init(*args, **kwargs)
             url = str(kwargs.get("init_method") or (args[1] if len(args) > 1 else "") or "")
-            if self.settings.port:  # that of the script may be taken
+            if self.settings.port:  # the script's own port may be in use
                 os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(self.settings.port)
             if self.settings.port and url.startswith("tcp://"):
                 mine = f"tcp://127.0.0.1:{self.settings.port}"
@@ -228,7 +228,7 @@ class Watcher(Recorder):
             result = init(*args, **kwargs)
             self.log.note("group", world_size=dist.get_world_size(), pid=os.getpid())
             self.crumbs = self.log.line_file
-            util.Finalize(None, self.end, ("",), exitpriority=100)  # a child of multiprocessing runs no atexit
+            util.Finalize(None, self.end, ("",), exitpriority=100)  # they skip atexit
             return result
 
         return joining
@@ -324,7 +324,7 @@ class Watcher(Recorder):
         super().look_at_wrapper(module, _, inner)
 
     def refuse_shards(self) -> None:
-        """Shards are watched as far as they go."""
+        """Do not refuse sharded parameters: they are watched as far as possible."""
 
     def _hooking(self, register: Callable) -> Callable:
         def hooking(x: Tensor, hook: Callable) -> Any:
@@ -348,7 +348,7 @@ class Watcher(Recorder):
         return going
 
     def scaled(self, scale: Callable) -> Callable:
-        """Also whether the scaler is switched on."""
+        """Also note whether the scaler is enabled."""
         inner = super().scaled(scale)
 
         def scaled(scaler: Any, outputs: Any) -> Any:
@@ -365,7 +365,7 @@ class Watcher(Recorder):
         return unscaling
 
     def clipping(self, clip: Callable) -> Callable:
-        """Also what the first clipping of a step finds."""
+        """Also note the gradients as they are before a step's first clipping."""
         inner = super().clipping(clip)
 
         def clipping(*args: Any, **kwargs: Any) -> Any:
@@ -389,7 +389,7 @@ class Watcher(Recorder):
         return adding
 
     def add_step(self, step: Step, optimizer: Any) -> None:
-        """Write a step down."""
+        """Record a step."""
         terms = [term._replace(weight=term.weight / self.scale, factor=term.factor / self.scale)
                  for term in self._terms]
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
@@ -495,7 +495,7 @@ class Watcher(Recorder):
                           has_optimizer=bool(self.optimizers))
 
     def enough(self) -> None:
-        """Everything was seen: end the run, or leave PyTorch as it was."""
+        """Enough was seen: end the run, or restore PyTorch's functions and let it go on."""
         if self._has_ended:
             return
         self.end("", enough=True)
@@ -503,11 +503,11 @@ class Watcher(Recorder):
             self.stop()
             return
         while True:
-            signal.pause()  # until the watching process has heard of all ranks
+            signal.pause()  # until the watching process has heard from all ranks
 
 
 class _Loader:
-    """A loader, and how often it was gone through."""
+    """A loader, and how often it was iterated over."""
 
     def __init__(self, number: int, loader: DataLoader, line: str) -> None:
         self.number, self.loader, self.line, self.passes, self.trained = number, loader, line, 0, 0
@@ -551,7 +551,7 @@ class _Pass:
             self.batches >= 2 * SHORT_EPOCH)
 
     def _draw_the_rest(self) -> bool:
-        """Draw what would have come, without loading it; whether that was all."""
+        """Draw the remaining indices without loading any data, and return whether the epoch is then complete."""
         indices, most = _indices_of(self.inner), self.length or 0
         with suppress(Exception):
             for index in self.inner._sampler_iter:
@@ -562,7 +562,7 @@ class _Pass:
         return False
 
     def note(self, is_whole: bool) -> None:
-        """Note it, once."""
+        """Record this pass, once."""
         if self.is_noted or self.watcher._has_ended:
             return
         self.is_noted = True
@@ -581,7 +581,7 @@ class _Pass:
 
 
 def copy_before(path: str | Path, folder: str | Path) -> Path:
-    """Where the copy of a file is while this run overwrites it; each run has a name of its own for it."""
+    """The path of the backup of a file that this run overwrites; each run uses a different name."""
     return Path(f"{path}.before-{Path(folder).name}")
 
 
@@ -616,7 +616,7 @@ def _is_for_loop(frame: Any) -> bool:
 
 
 def _divides_by_own(module: nn.Module) -> bool:
-    """Whether `fully_shard` was told by what to divide the sum of the gradients."""
+    """Whether `fully_shard` was given a divisor for the sum of the gradients."""
     with suppress(Exception):  # not public
         group = module._get_fsdp_state()._fsdp_param_group  # type: ignore
         return group.gradient_divide_factor is not None
@@ -637,7 +637,7 @@ def length(x: Any) -> int | None:
 
 
 def sampler_of(loader: DataLoader) -> Any:
-    """What decides on the examples of a loader, and of a batch sampler."""
+    """The sampler that chooses a loader's examples, possibly inside a batch sampler."""
     return getattr(loader.batch_sampler, "sampler", loader.batch_sampler) or loader.sampler
 
 
@@ -648,7 +648,7 @@ def unwrapped(module: nn.Module) -> nn.Module:
     return module
 
 
-# what is noted of tensors
+# what is recorded of tensors
 
 
 @lru_cache(8)
@@ -663,7 +663,8 @@ def _weights(n: int) -> Tensor:
 
 @torch.no_grad()
 def sketch(x: Tensor) -> Tensor:
-    """Eight sums of a tensor's elements, in float64, each element times a random number that its place has."""
+    """Eight sums of a tensor's elements, in float64, each element weighted with a random number that depends only on
+    its index."""
     x = x.to_local() if hasattr(x, "device_mesh") else x  # type: ignore
     x = x.detach().to_dense()
     x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
@@ -677,7 +678,7 @@ def sketch(x: Tensor) -> Tensor:
 
 
 def random_state() -> str:
-    """Where PyTorch's random numbers are, as a digest."""
+    """A digest of the state of PyTorch's random number generator."""
     return hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=8).hexdigest()
 
 
@@ -705,7 +706,7 @@ def _digest(x: Any) -> str:
 
 
 def _bytes_of(x: Any) -> str:
-    return x.tobytes().hex() if hasattr(x, "tobytes") else type(x).__name__  # an image of PIL has them
+    return x.tobytes().hex() if hasattr(x, "tobytes") else type(x).__name__  # such as a PIL image
 
 
 # a watched process

@@ -547,34 +547,34 @@ RIGHT = {
     "clipped after the average": (ddp(loss=mean_of_all, before_step=clip), make_net, []),
     "values clipped after the average": (ddp(before_step=clip_values), make_net, ["mean of means"]),
     "averaged by hand": (by_hand(), make_net, ["mean of means"]),
-    "summed by hand, loss by the whole batch": (by_hand(loss=sum_by_all, before_step=sum_up), Pair, ["reported loss"]),
+    "summed by hand, loss / global batch size": (by_hand(loss=sum_by_all, before_step=sum_up), Pair, ["reported loss"]),
     "averaged by hand, then clipped": (by_hand(before_step=both(average, clip)), make_net, ["mean of means"]),
     "averaged in hooks": (ddp(wrap=hooks), Pair, ["mean of means"]),
     "no_sync around all but the last": (ddp(backward=in_halves), make_net, ["mean of means"]),
     "accumulated without no_sync": (ddp(backward=partial(in_halves, alone=())), make_net, ["mean of means"]),
     "accumulated, BatchNorm": (ddp(backward=in_halves), batchnorm_net, ["BatchNorm"]),
     "BatchNorm": (ddp(loss=mean_of_all), batchnorm_net, ["BatchNorm"]),
-    "BatchNorm by a function": (ddp(loss=mean_of_all), OwnBatchNorm, ["BatchNorm"]),
+    "F.batch_norm": (ddp(loss=mean_of_all), OwnBatchNorm, ["BatchNorm"]),
     "synchronised BatchNorm": (
         ddp(wrap=lambda net: DDP(convert_batchnorm(net)), loss=mean_of_all), batchnorm_net, []),
-    "rank 0 logs by net.module, BatchNorm": (
+    "rank 0 logs with net.module, BatchNorm": (
         ddp(after_step=rank_0_logs), batchnorm_net, ["BatchNorm", "mean of means"]),
     "dropout": (ddp(loss=mean_of_all), dropout_net, ["dropout"]),
     "dropout in a recurrent layer": (ddp(loss=mean_of_all), Recurrent, ["dropout", "unused parameters"]),
-    "dropout by a function": (ddp(loss=lambda scores, y: mean_of_all(F.dropout(scores), y)), make_net, ["dropout"]),
+    "F.dropout": (ddp(loss=lambda scores, y: mean_of_all(F.dropout(scores), y)), make_net, ["dropout"]),
     "noise is added to X": (ddp(change=lambda X, y: (X + 0.1 * torch.randn_like(X), y)), make_net, ["random numbers"]),
-    "noise by a seed for each rank": (ddp(change=seeded_noise), make_net, ["random numbers"]),
-    "an unused layer, found": (
+    "noise, a seed per rank": (ddp(change=seeded_noise), make_net, ["random numbers"]),
+    "unused layer, find_unused_parameters": (
         ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True)),
         partial(Pair, spare=True), ["unused parameters"]),
-    "an unused output, found": (
+    "unused output, find_unused_parameters": (
         ddp(loss=mean_of_all, wrap=partial(DDP, find_unused_parameters=True), forward=lambda net, X: net(X)[0]),
         TwoHeads, ["unused parameters"]),
     "an unused layer, static_graph": (
         ddp(loss=mean_of_all, wrap=partial(DDP, static_graph=True)), partial(Pair, spare=True), ["unused parameters"]),
-    "rate times the ranks": (
+    "learning rate * world_size": (
         ddp(loss=mean_of_all, optimizer=lambda net: momentum_sgd(net, 0.1 * dist.get_world_size())),
-        make_net, ["another learning rate"]),
+        make_net, ["scaled learning rate"]),
     "closures": (by_closures, make_net, ["mean of means"]),
     "closures, LBFGS": (
         partial(by_closures, loss=mean_of_all,
@@ -597,7 +597,7 @@ RIGHT = {
 }
 # name: training, network, the faults that diagnose finds
 WRONG = {
-    "loss divided by the whole batch": (train_with_sum, make_net, ["divided twice"]),
+    "loss / global batch size": (train_with_sum, make_net, ["divided twice"]),
     "mean loss * world_size": (ddp(loss=times_ranks), make_net, ["loss multiplied by world size"]),
     "mean loss * world_size, then / 2": (
         ddp(loss=times_ranks, before_step=partial(divide, divisor=2)), make_net, ["loss multiplied by world size"]),
@@ -614,22 +614,23 @@ WRONG = {
         make_net, ["scaled"]),
     "no broadcast at the start": (by_hand(wrap=as_it_is), make_net, ["different start"]),
     "buffers not broadcast": (by_hand(wrap=parameters_only), batchnorm_net, ["different buffers"]),
-    "nobody averages": (ddp(wrap=broadcast), make_net, ["not synchronised"]),
-    "nobody averages, GradScaler": (partial(scaled, wrap=broadcast), make_net, ["not synchronised"]),
+    "never averaged": (ddp(wrap=broadcast), make_net, ["not synchronised"]),
+    "never averaged, GradScaler": (partial(scaled, wrap=broadcast), make_net, ["not synchronised"]),
     "net.module(X) in training": (
         ddp(forward=lambda net, X: getattr(net, "module", net)(X)), make_net, ["DDP bypassed"]),
     "no_sync around all": (ddp(backward=partial(in_halves, alone=(0, 1))), make_net, ["in no_sync"]),
-    "no_sync around the last": (ddp(backward=partial(in_halves, alone=(1,))), make_net, ["no_sync around the last"]),
-    "two backward for one forward": (ddp(backward=two_backward), make_net, ["two backward passes for one forward"]),
+    "no_sync around the last pass": (
+        ddp(backward=partial(in_halves, alone=(1,))), make_net, ["no_sync around the last pass"]),
+    "two backward passes, one forward": (ddp(backward=two_backward), make_net, ["two backward passes for one forward"]),
     "parameters averaged in hooks": (ddp(wrap=partial(hooks, of="data")), make_net, ["parameters averaged"]),
     "parameters averaged after Adam": (meet(optimizer=adam), make_net, ["parameters averaged"]),
-    "clipped, then averaged": (by_hand(before_step=both(clip, average)), make_net, ["clipped before the sum"]),
+    "clipped, then averaged": (by_hand(before_step=both(clip, average)), make_net, ["clipped before the average"]),
     "values clipped, then averaged": (
-        by_hand(before_step=both(partial(clip_values, most=0.01), average)), make_net, ["another gradient"]),
-    "two forward, then two backward": (ddp(backward=forward_twice), make_net, ["a backward pass not sent"]),
+        by_hand(before_step=both(partial(clip_values, most=0.01), average)), make_net, ["unexplained gradient"]),
+    "two forward, then two backward": (ddp(backward=forward_twice), make_net, ["backward pass not exchanged"]),
     "summed after each micro-batch": (
         ddp(wrap=broadcast, backward=sum_up_each), make_net, ["summed in each micro-batch"]),
-    "loss by the whole batch, in bfloat16": (ddp(loss=sum_by_all, wrap=in_bfloat16), make_net, ["divided twice"]),
+    "loss / global batch size, bfloat16": (ddp(loss=sum_by_all, wrap=in_bfloat16), make_net, ["divided twice"]),
     "rank 0 steps alone": (partial(rank_0_steps, gather=as_it_is), make_net, ["the others' gradients are lost"]),
     "rank 0's parameters after own steps": (
         ddp(wrap=broadcast, after_step=lambda net, X: broadcast(net)), make_net, ["one rank's parameters"]),
@@ -646,19 +647,19 @@ WRONG = {
     "the shard is cut again": (
         ddp(change=lambda X, y: tuple(x[dist.get_rank()::dist.get_world_size()] for x in (X, y))),
         make_net, ["sharded twice"]),
-    "shuffled by rank": (shuffle_by_rank, make_net, ["other examples"]),
+    "rank as the shuffling seed": (shuffle_by_rank, make_net, ["different examples"]),
     "a gradient dropped on one rank": (
         by_hand(before_step=both(average, dropped_on_rank_1)), make_net, ["missing gradient"]),
     "weights loaded on rank 0 only": (ddp(after_step=rank_0_loads), make_net, ["changed between steps"]),
-    "decay by hand, by the number of ranks": (
+    "manual decay * world_size": (
         ddp(after_step=decay_by_ranks), make_net, ["changed unlike a single device"]),
-    "a minibatch skipped by own loss": (
+    "minibatch skipped, by the rank's loss": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (dist.get_rank() != 1)), make_net, ["skipped by some"]),
-    "a step left out by own loss": (step_by_own_loss, make_net, ["other steps"]),
+    "step skipped, by the rank's loss": (step_by_own_loss, make_net, ["different numbers of steps"]),
     "noise by rank, added after the average": (
         by_hand(before_step=both(average, noise_by_rank)), make_net, ["different gradients"]),
-    "weight decay times the ranks": (
-        ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_world_size())), make_net, ["another update"]),
+    "weight decay * world_size": (
+        ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_world_size())), make_net, ["different update"]),
     "penalty on each rank, then summed": (
         by_hand(loss=sum_by_all,
                 before_step=both(of_each_gradient(lambda p: p.grad.add_(p.detach(), alpha=0.01)), sum_up)),
@@ -667,17 +668,18 @@ WRONG = {
     "contrastive loss on shards": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores @ scores.T, torch.arange(len(y)))),
         make_net, ["not a mean over examples"]),
-    "own rates": (
+    "different learning rates": (
         ddp(optimizer=lambda net: momentum_sgd(net, 0.1 * (1 + dist.get_rank()))), make_net,
         ["different learning rates"]),
-    "rate follows own loss": (plateau, make_net, ["different learning rates"]),
-    "own weight decay": (ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_rank())), make_net, ["drift"]),
-    "loss learns, outside DDP": (loss_learns, make_net, ["outside the network"]),
-    "average of weights begun too early": (average_of_weights, make_net, ["different end"]),
+    "learning rate follows the rank's loss": (plateau, make_net, ["different learning rates"]),
+    "different weight decay": (
+        ddp(optimizer=lambda net: sgd_with_decay(net, 0.1 * dist.get_rank())), make_net, ["drift"]),
+    "loss with weights, outside DDP": (loss_learns, make_net, ["outside the network"]),
+    "weight averaging started too early": (average_of_weights, make_net, ["different end"]),
     "NaN on one rank": (
         ddp(loss=lambda scores, y: F.cross_entropy(scores, y) * (float("nan") if dist.get_rank() == 1 else 1.0)),
         make_net, ["NaN"]),
     "optimizer of a copy": (
-        ddp(optimizer=lambda net: momentum_sgd(copy.deepcopy(net))), make_net, ["other parameters"]),
+        ddp(optimizer=lambda net: momentum_sgd(copy.deepcopy(net))), make_net, ["wrong parameters"]),
     "steps without gradients": (steps_without_gradients, make_net, ["no gradient"]),
 }

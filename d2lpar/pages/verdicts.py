@@ -18,7 +18,7 @@ def check(label: str, answer: Any) -> None:
     if hasattr(exercise, "check_number"):  # one that is done by hand
         number = float(answer) if isinstance(answer, Fraction) else answer
         print(exercise.check_number(number) if is_number(number) else
-              f"Not yet: the answer must be a number, it is {shown(answer)}.")
+              f"Not yet: the answer must be a number, but it is {shown(answer)}.")
     else:
         verdict(exercise.check, answer)
 
@@ -30,7 +30,7 @@ def verdict(check: Callable, answer: Any) -> None:
     is asked for is told so in words too, never by a traceback.
     """
     if not callable(answer):
-        print(f"Not yet: the answer must be a function, it is {shown(answer)}.")
+        print(f"Not yet: the answer must be a function, but it is {shown(answer)}.")
         return
     raised: list[BaseException] = []
 

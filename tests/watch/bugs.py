@@ -30,14 +30,14 @@ EXPECTED = {
     # wrong
     "no set_epoch": ["same order in every epoch"], "no sampler": ["same examples on all ranks"],
     "split without a seed": ["different data sets"], "data without a seed": ["different data sets"],
-    "shuffled by rank": ["repeated examples"], "unequal batches": ["different numbers of batches"],
+    "rank as the shuffling seed": ["repeated examples"], "unequal batches": ["different numbers of batches"],
     "a rank stops": ["hangs"], "a rank raises": ["raises"], "no zero_grad": ["gradients of earlier steps"],
     "no group": ["no group"], "all save": ["all ranks save"], "clipped while scaled": ["clipped while scaled"],
     "summed loss": ["divided twice"], "loss times the ranks": ["loss multiplied by world size"],
     "sharded, loss times the ranks": ["loss multiplied by world size"],
-    "one class": ["zero gradients"], "optimizer of a copy": ["other parameters"], "loaded on rank 0": ["different start"],
+    "one class": ["zero gradients"], "optimizer of a copy": ["wrong parameters"], "loaded on rank 0": ["different start"],
     "net.module": ["DDP bypassed"], "rank 0 evaluates through DDP": ["hangs"], "no_sync": ["in no_sync"],
-    "clipped by value before": ["clipped before the sum"], "spawned, no set_epoch": ["same order in every epoch"],
+    "clipped by value before": ["clipped before the average"], "spawned, no set_epoch": ["same order in every epoch"],
     "rates differ": ["different learning rates"], "unfrozen later": ["not exchanged"], "NaN": ["NaN"],
     "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
     "sum over the batch": ["divided twice"], "no set_epoch, sum over the batch": ["same order in every epoch"], "one term times the ranks": ["one term times the world size"],
@@ -86,7 +86,7 @@ def train(name, rank, k):
     if has(name, "training subset"):
         data = Subset(data, list(range(0, 96, 2)))
     sampler = DistributedSampler(data, k, rank)
-    if has(name, "shuffled by rank"):
+    if has(name, "rank as the shuffling seed"):
         sampler = torch.randperm(n)[rank::k].tolist()
     if has(name, "weighted sampling"):
         sampler = torch.utils.data.WeightedRandomSampler(torch.ones(n), n // k)

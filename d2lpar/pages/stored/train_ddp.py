@@ -1,4 +1,4 @@
-r"""Train a network on Fashion-MNIST by DistributedDataParallel, on one rank or many.
+r"""Train a network on Fashion-MNIST with DistributedDataParallel, on one rank or many.
 
 python train_ddp.py --data DIR  # one rank; --download only fetches the data
 torchrun --nproc-per-node=2 train_ddp.py --data DIR
@@ -39,9 +39,9 @@ def load(args, is_train):  # and your data here
 
 
 @torch.no_grad()
-def accuracy(net, loader, device):  # each rank counts its part, and all add up
+def accuracy(net, loader, device):  # each rank counts its part, and the counts are summed
     net.eval()
-    counts = torch.zeros(2, dtype=torch.int64, device=device)  # right, and all
+    counts = torch.zeros(2, dtype=torch.int64, device=device)  # correct, total
     for X, y in loader:
         counts[0] += (net(X.to(device)).argmax(1) == y.to(device)).sum()
         counts[1] += len(y)
@@ -53,7 +53,7 @@ def train(args, store, rank, ranks):
     gpus, here = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     if 0 < gpus < here:  # each rank needs one of its own
         sys.exit(f"{here} ranks and {gpus} GPUs (CUDA_VISIBLE_DEVICES= for CPUs)")
-    if gpus:  # a GPU of its own is "cuda" for each rank, or they all sit on GPU 0
+    if gpus:  # "cuda" is then each rank's own GPU; otherwise all would use GPU 0
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
     device = torch.device("cuda" if gpus else "cpu")
     train_set, test_set = load(args, True), load(args, False)
@@ -74,16 +74,16 @@ def train(args, store, rank, ranks):
     net, done = make_net().to(device), 0
     optimizer = torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
     os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
-    if os.path.exists(file):  # map_location: or all load to the GPU it was on, rank 0's
+    if os.path.exists(file):  # map_location: otherwise every rank loads it onto rank 0's GPU
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         done = saved["epoch"]
         for old, new in zip(saved["optimizer"]["param_groups"], optimizer.param_groups):
-            old["lr"] = new["lr"]  # of this call, not of the file
+            old["lr"] = new["lr"]  # from the command line, not from the file
         try:
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
         except (RuntimeError, ValueError) as error:  # its first words tell enough
-            sys.exit(f"another network in {file} (another --checkpoint, or delete it): "
+            sys.exit(f"{file} holds a different network (delete it, or choose a different --checkpoint): "
                      + " ".join(str(error).split()[:30]))
 
     backend = "nccl" if gpus else "gloo"
@@ -92,9 +92,9 @@ def train(args, store, rank, ranks):
             f"{len(test_set)} examples; {file} has {done} of {args.epochs} epochs")
     store.set(f"plan {rank}", plan)
     plans = {store.get(f"plan {r}").decode(): r for r in range(ranks)}
-    if len(plans) > 1:  # what not all ranks have seen, all must know
+    if len(plans) > 1:  # a difference that only some ranks see must stop all of them
         sys.exit("\n".join(f"rank {r}: {plan}" for plan, r in plans.items()))
-    # for all that the slowest rank does between two collectives: it evaluates, or saves
+    # long enough for the slowest rank to evaluate or save between two collectives
     dist.init_process_group(backend, None, timedelta(minutes=5), ranks, rank, store)
     net = DDP(net)  # from here on all have rank 0's weights
     store.delete_key(f"plan {rank}")  # all have read it, and a restart must not
@@ -110,7 +110,7 @@ def train(args, store, rank, ranks):
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16, enabled=args.bf16):
                 loss = nn.functional.cross_entropy(net(X), y)
-            loss.backward()  # unscaled: bfloat16 reaches as far as float32
+            loss.backward()  # unscaled: bfloat16 has the range of float32
             optimizer.step()
             total += loss.detach()
         dist.all_reduce(total)
@@ -118,29 +118,29 @@ def train(args, store, rank, ranks):
         rate = len(loader) * batch_size / (time.perf_counter() - start)
         for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
             dist.broadcast(buffer, src=0)
-        right, count = accuracy(net.module, test_loader, device)  # not net: it may talk
+        right, count = accuracy(net.module, test_loader, device)  # not net: its forward pass may communicate
         share = f", efficiency {rate / ranks / args.alone:.0%}" if args.alone else ""
         if rank == 0:
             print(f"epoch {epoch + 1}: loss {loss:.4f}, {right} of {count} right, "
                   f"{right / count:.3f}, {rate:.0f} images/s{share}", flush=True)
             torch.save({"net": net.module.state_dict(), "epoch": epoch + 1,
                         "optimizer": optimizer.state_dict()}, f"{file}.new")
-            os.replace(f"{file}.new", file)  # whole, or not at all
+            os.replace(f"{file}.new", file)  # atomic
 
 
 @record  # torchrun then shows the traceback of the rank that failed first
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="torchvision's folder")
-    parser.add_argument("--download", action="store_true", help="fetch it, and end")
+    parser.add_argument("--data", required=True, help="folder with torchvision's data")
+    parser.add_argument("--download", action="store_true", help="download the data, then exit")
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--batch-size", type=int, default=256, help="of all ranks")
+    parser.add_argument("--batch-size", type=int, default=256, help="over all ranks")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
-    parser.add_argument("--workers", type=int, default=0, help="that load, per rank")
-    parser.add_argument("--alone", type=float, help="images/s of one rank, warm")
-    parser.add_argument("--checkpoint", default="checkpoint.pt", help="seen by all")
+    parser.add_argument("--workers", type=int, default=0, help="loader processes per rank")
+    parser.add_argument("--alone", type=float, help="images/s on one rank after warm-up, to print the efficiency")
+    parser.add_argument("--checkpoint", default="checkpoint.pt", help="a path that all ranks can read")
     args = parser.parse_args()
     if args.download:
         return load(args, True)
