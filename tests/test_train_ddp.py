@@ -454,7 +454,7 @@ def test_a_mistake_also_of_one_rank_alone_is_told_in_words_by_all_before_anythin
 ])
 def test_a_checkpoint_of_another_network_is_told_in_one_line_by_all_ranks(start, changed, trained, old, new, words):
     ended = start.run(2, "2.pt", script=changed({old: new}))
-    assert_ends_in_words(ended, 2, words, f"another network in {start.folder / '2.pt'} (another --checkpoint, or delete it): ")
+    assert_ends_in_words(ended, 2, words, f"{start.folder / '2.pt'} is of a different network (delete or rename it): ")
     # without a network PyTorch adds warnings of its own
     assert len([line for line in ended[1].splitlines() if not line.startswith("[W")]) == 2
 

@@ -39,7 +39,7 @@ def load(args, is_train):  # and your data here
 
 
 @torch.no_grad()
-def accuracy(net, loader, device):  # each rank counts its part, and the counts are summed
+def accuracy(net, loader, device):  # counts are summed over the ranks
     net.eval()
     counts = torch.zeros(2, dtype=torch.int64, device=device)  # correct, total
     for X, y in loader:
@@ -74,7 +74,7 @@ def train(args, store, rank, ranks):
     net, done = make_net().to(device), 0
     optimizer = torch.optim.SGD(net.parameters(), args.lr, momentum=0.9)
     os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
-    if os.path.exists(file):  # map_location: otherwise every rank loads it onto rank 0's GPU
+    if os.path.exists(file):  # with map_location, or all ranks load it onto GPU 0
         saved = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         done = saved["epoch"]
         for old, new in zip(saved["optimizer"]["param_groups"], optimizer.param_groups):
@@ -83,7 +83,7 @@ def train(args, store, rank, ranks):
             net.load_state_dict(saved["net"])
             optimizer.load_state_dict(saved["optimizer"])
         except (RuntimeError, ValueError) as error:  # its first words tell enough
-            sys.exit(f"{file} holds a different network (delete it, or choose a different --checkpoint): "
+            sys.exit(f"{file} is of a different network (delete or rename it): "
                      + " ".join(str(error).split()[:30]))
 
     backend = "nccl" if gpus else "gloo"
@@ -118,7 +118,7 @@ def train(args, store, rank, ranks):
         rate = len(loader) * batch_size / (time.perf_counter() - start)
         for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
             dist.broadcast(buffer, src=0)
-        right, count = accuracy(net.module, test_loader, device)  # not net: its forward pass may communicate
+        right, count = accuracy(net.module, test_loader, device)  # not net: no broadcast
         share = f", efficiency {rate / ranks / args.alone:.0%}" if args.alone else ""
         if rank == 0:
             print(f"epoch {epoch + 1}: loss {loss:.4f}, {right} of {count} right, "
@@ -132,15 +132,15 @@ def train(args, store, rank, ranks):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder with torchvision's data")
-    parser.add_argument("--download", action="store_true", help="download the data, then exit")
+    parser.add_argument("--download", action="store_true", help="download, then exit")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=256, help="over all ranks")
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
-    parser.add_argument("--workers", type=int, default=0, help="loader processes per rank")
-    parser.add_argument("--alone", type=float, help="images/s on one rank after warm-up, to print the efficiency")
-    parser.add_argument("--checkpoint", default="checkpoint.pt", help="a path that all ranks can read")
+    parser.add_argument("--workers", type=int, default=0, help="loaders per rank")
+    parser.add_argument("--alone", type=float, help="images/s of one rank, warmed up")
+    parser.add_argument("--checkpoint", default="checkpoint.pt", help="a shared path")
     args = parser.parse_args()
     if args.download:
         return load(args, True)
