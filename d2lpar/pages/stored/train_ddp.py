@@ -118,7 +118,7 @@ def train(args, store, rank, ranks):
         rate = len(loader) * batch_size / (time.perf_counter() - start)
         for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
             dist.broadcast(buffer, src=0)
-        right, count = accuracy(net.module, test_loader, device)  # not net: no broadcast
+        right, count = accuracy(net.module, test_loader, device)  # no broadcast
         share = f", efficiency {rate / ranks / args.alone:.0%}" if args.alone else ""
         if rank == 0:
             print(f"epoch {epoch + 1}: loss {loss:.4f}, {right} of {count} right, "
@@ -139,7 +139,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     parser.add_argument("--workers", type=int, default=0, help="loaders per rank")
-    parser.add_argument("--alone", type=float, help="images/s of one rank, warmed up")
+    parser.add_argument("--alone", type=float, help="images/s of one rank")
     parser.add_argument("--checkpoint", default="checkpoint.pt", help="a shared path")
     args = parser.parse_args()
     if args.download:
