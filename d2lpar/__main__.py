@@ -7,6 +7,7 @@ import json
 import os
 import re
 import runpy
+import signal
 import sys
 import traceback
 from types import TracebackType
@@ -152,6 +153,7 @@ def _watch(args: argparse.Namespace, script: list[str]) -> None:
         _cannot("which script? python -m d2lpar watch train.py")
     if script[0] != "-m" and not os.path.isfile(script[0]):
         _cannot(f"there is no file {script[0]}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # to put files back before it ends
     try:
         found = watch(script, args.ranks, args.allow, args.show, args.to_the_end)
     except (NotRun, ValueError) as problem:

@@ -396,7 +396,8 @@ def _say_other_steps(alone: Record, ranks: Sequence[Record], found: Diagnosis) -
     else:
         cure = ("Does a rank decide on its own, by its own loss or data? Let all ranks decide together, with an "
                 "all_reduce")
-    found.say_by_name("different numbers of steps", ranks=counts, alone=steps, cure=cure)
+    found.say_by_name("different numbers of steps", counts=f"{counts} on the ranks, {steps} on a single "
+                                                           f"device", cure=cure)
     return steps
 
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader
 from d2lpar.larger_batches.batchnorm import convert_batchnorm
 
 # the functions of torch.cuda and torch.accelerator that do nothing here
+MEMORY_BYTES = 80 * 2**30  # of a GPU that is not there
 WITHOUT_EFFECT = ("set_device synchronize empty_cache manual_seed manual_seed_all reset_peak_memory_stats init "
                   "reset_max_memory_allocated set_device_index").split()
 
@@ -45,9 +47,9 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
         asked.add("SyncBatchNorm, replaced by a CPU version")
         return convert_batchnorm(module)
 
-    def load_on_the_cpu(file: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return load(file, "cpu" if is_cuda(map_location) or isinstance(map_location, dict) else map_location, *args,
-                    **kwargs)
+    def load_on_the_cpu(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+        names_cuda = is_cuda(map_location) or isinstance(map_location, dict) or callable(map_location)
+        return load(f, "cpu" if names_cuda else map_location, *args, **kwargs)
 
     def current() -> int:
         return int(os.environ.get("LOCAL_RANK", 0)) if rank is None else rank
@@ -66,8 +68,8 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
 
 def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]:
     """The replacements that make PyTorch report k GPUs, and build process groups and meshes for them on the CPU."""
-    load_batches, init, barrier, mesh = (DataLoader.__init__, dist.init_process_group, dist.barrier,
-                                         dist.init_device_mesh)
+    load_batches, init, barrier, mesh, fork_rng = (DataLoader.__init__, dist.init_process_group, dist.barrier,
+                                                   dist.init_device_mesh, torch.random.fork_rng)
 
     def load_without_pinning(self: Any, *args: Any, **kwargs: Any) -> None:
         load_batches(self, *args, **kwargs)
@@ -76,6 +78,9 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
     def init_with_gloo(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("device_id", None)
         return init("gloo", *args, **kwargs)
+
+    def fork_without_gpus(devices: Any = None, enabled: bool = True, **kwargs: Any) -> Any:
+        return fork_rng([], enabled)
 
     def wait_for_all(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
         return barrier(group, async_op)
@@ -87,13 +92,20 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
         "is_available": lambda: True, "is_bf16_supported": lambda *args: True, "max_memory_allocated": lambda *args: 0,
         "max_memory_reserved": lambda *args: 0, "memory_allocated": lambda *args: 0, "memory_reserved": lambda *args: 0,
         "get_device_name": lambda *args: "no GPU", "get_device_capability": lambda *args: (0, 0),
+        "get_device_properties": lambda *args: SimpleNamespace(name="no GPU", total_memory=MEMORY_BYTES, major=0,
+                                                               minor=0, multi_processor_count=1),
+        "mem_get_info": lambda *args: (MEMORY_BYTES, MEMORY_BYTES), "device": lambda device: nullcontext(),
+        "get_rng_state": lambda *args: torch.get_rng_state(), "set_rng_state": lambda *args: None,
+        "get_rng_state_all": lambda: [torch.get_rng_state()] * k, "set_rng_state_all": lambda *args: None,
         "is_current_stream_capturing": lambda: False, "Event": _Event, "Stream": _Stream,
         "current_stream": _Stream, "default_stream": _Stream, "stream": lambda stream: nullcontext()}
     of_any = {"is_available": lambda *args: True, "device_count": lambda: k, "current_device_index": current,
               "current_stream": _Stream, "current_accelerator": lambda *args, **kwargs: torch.device("cuda")}
     return [(torch.cuda, name, value) for name, value in values.items()] + [
         (torch.accelerator, name, value) for name, value in of_any.items() if hasattr(torch.accelerator, name)] + [
-        (DataLoader, "__init__", load_without_pinning), (dist, "init_process_group", init_with_gloo),
+        (Tensor, "record_stream", lambda *args: None), (torch, "set_default_device", lambda device: None),
+        (torch.random, "fork_rng", fork_without_gpus), (DataLoader, "__init__", load_without_pinning),
+        (dist, "init_process_group", init_with_gloo),
         (dist.distributed_c10d, "init_process_group", init_with_gloo), (dist, "barrier", wait_for_all),
         (dist, "init_device_mesh", make_mesh), (dist.device_mesh, "init_device_mesh", make_mesh),
         (dist, "is_nccl_available", lambda: True)]
@@ -111,6 +123,9 @@ class _Event:
     def synchronize(self) -> None:
         """There is nothing to wait for."""
 
+    def query(self) -> bool:
+        return True
+
     def elapsed_time(self, end: _Event) -> float:
         return 1e3 * (end.at_s - self.at_s)
 
@@ -123,6 +138,15 @@ class _Stream:
 
     def is_capturing(self) -> bool:
         return False
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """It needs nothing."""
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""

@@ -35,7 +35,8 @@ from d2lpar.diagnosis.recording import Record, Step, Values
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
-UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples; how metrics are "
+UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples or count tokens; how metrics "
+             "are "
              "combined; anything after the steps that were watched")
 
 
@@ -66,6 +67,7 @@ class Scale(NamedTuple):
     weights: dict[int, float]  # that all examples together have in each term of the loss, on average over the ranks
     is_sum: bool  # every term is a sum over the shard, undivided
     line: str  # of the backward pass
+    exchange_line: str  # of the script's own all_reduce, if it has one
     wrapped: bool
     hooked: bool
     is_constant: bool = True  # over the steps that were watched
@@ -82,6 +84,8 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
     if not any(ran.of("group")) and not ran.crashed and len(ran.records) > 1:
         found.say_by_name("no group")
         return None
+    if any(data["asked"] for rank in ran.of("end") for data in rank):
+        found.unchecked += "; what only GPUs show, such as NCCL and float16 autocast"
     with rounding(SKETCHES):
         _judge_data(ran, found)
         scale = _judge_steps(ran, found)
@@ -96,7 +100,8 @@ def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> 
     """Say which factor depends on the number of ranks, by a run on k and a run on a single device."""
     with rounding(SKETCHES):
         x, y = scale.exchange, alone.exchange if alone else None
-        line = f" [{scale.line}]" if scale.line else ""
+        place = (not scale.hooked and not near(x or 1, 1) and scale.exchange_line) or scale.line
+        line = f" [{place}]" if place else ""
         if scale.is_sum and (x is None or near(x, 1)):
             found.say_by_name("divided twice", line, k=k, times=f"{1 / k:.4g} times")
             return
@@ -183,7 +188,7 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
     if _is_cut_by_hand(ran, whole):  # all ranks draw the same minibatches, and take their rows of each
         return
     if any(len(batch_indices) > len(set(batch_indices)) for rank in orders[0]
-           for batch_indices in [[i for batch in rank for i in batch]]) and not first["distributed"]:
+           for batch_indices in [[i for batch in rank for i in batch]]) and first["sampler"] != "DistributedSampler":
         return  # drawn at random with replacement
     everything = {i for epoch in orders for rank in epoch for batch in rank for i in batch}
     if first["sampler"] == "DistributedSampler" and first["examples"]:
@@ -214,7 +219,7 @@ def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
 
 
 def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
-    steps = ran.steps
+    steps = [list(map(_without_trials, rank)) for rank in ran.steps]
     if len(ran.records) < 2 or not any(steps):
         scale = None
         for data in steps[0] if steps else []:
@@ -225,7 +230,7 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
         _judge_steps_of_some(ran, counts, found)
         return None
     if len(set(counts)) > 1 and not ran.stands and not ran.crashed and all(ran.of("end")) and not any(ran.of("join")):
-        found.say_by_name("different numbers of steps", ranks=counts, alone=max(counts), cure="Does a rank decide on "
+        found.say_by_name("different numbers of steps", counts=_by_rank(counts), cure="Does a rank decide on "
                                                                                               "its own, from its own "
                                                                                               "loss or data? Let all "
                                                                                               "ranks decide together, "
@@ -239,7 +244,7 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     records = [record._replace(steps=record.steps[:len(rows)]) for record in records]
     if any(data["is_sharded"] for rank in steps for data in rank):
         return _judge_shards(rows, found)
-    scale, idle = None, None
+    scale = None
     for t, row in enumerate(rows):
         many = [data["step"] for data in row]
         if not _are_finite(many):
@@ -251,12 +256,12 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
             found.say_by_name("different start", names=some_names(off, len(many[0].before)))
         if _judge_step(t, row, records, ran, found):
             break
-        idle = _unused(many) if idle is None else idle & _unused(many)
         scale = _both(scale, _scale(row, ran.k))
-    if idle:
+    if idle := set.intersection(*(_unused([data["step"] for data in row]) for row in rows)) if rows else set():
         found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
     _note_left_out(rows, found)
-    ends = [rank[-1]["parameters"] for rank in ran.of("end") if rank and not rank[-1]["error"]]
+    ends = [{name: x for name, x in rank[-1]["parameters"].items() if name in rows[-1][0]["step"].after}
+            for rank in ran.of("end") if rows and rank and not rank[-1]["error"]]
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
             data["step"].after for data in rows[-1]):
         found.add("different end", "after the last step the network is the same on all ranks, but at the end of the "
@@ -279,13 +284,30 @@ def _judge_steps_of_some(ran: Ran, counts: list[int], found: Diagnosis) -> None:
     if all(ends) and not differing(ends):
         found.say_by_name("some ranks step")
     else:
-        found.say_by_name("different numbers of steps", ranks=counts, alone=max(counts),
+        line = next(rank[0]["step"].lines.get("step", "") for rank in ran.steps if rank)
+        found.say_by_name("different numbers of steps", f" [{line}]" * bool(line), counts=_by_rank(counts),
                           cure="Let every rank step" if has_optimizer else "Let every rank have an optimizer, and step")
+
+
+def _without_trials(data: dict) -> dict:
+    """A step without the parameters of networks that are not trained."""
+    step, names = data["step"], data["never_trained"]
+    if not names:
+        return data
+    values = {field: {name: x for name, x in getattr(step, field).items() if name not in names}
+              for field in ("before", "gradients", "unclipped", "after")}
+    sets = {field: getattr(step, field) - names for field in ("trainable", "replaced", "wrapped", "bypassed", "lost")}
+    return data | {"step": step._replace(**values, **sets)}
+
+
+def _by_rank(counts: Sequence[int]) -> str:
+    return ", ".join(f"{count} on rank {r}" for r, count in enumerate(counts))
 
 
 def _has_no_gradient(ran: Ran, found: Diagnosis) -> bool:
     every = [data for rank in ran.steps for data in rank]
-    if not any(data["has_gradient"] for data in every) and any(data["step"].own for data in every):
+    is_trained = any(data["step"].own or data["is_sharded"] for data in every)
+    if is_trained and not any(data["has_gradient"] for data in every):
         found.say_by_name("wrong parameters")
         return True
     own = [x for data in every for x in data["step"].own.values()]
@@ -308,7 +330,8 @@ def _comparable(steps: list[list[dict]]) -> list[tuple[dict, ...]]:
 def _as_record(steps: Sequence[dict], ran: Ran, r: int) -> Record:
     ends = ran.of("end")[r]
     last = steps[-1]
-    end = ends[-1]["parameters"] if ends else last["step"].after
+    after = last["step"].after
+    end = {name: x for name, x in ends[-1]["parameters"].items() if name in after} if ends else after
     return Record({}, {}, [data["step"] for data in steps], end, last["wrapped"], last["hooked"], last["group_size"],
                   last["no_sync"], None)
 
@@ -379,7 +402,8 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
             found.say_by_name("reduced precision", fewer_bits="in fewer bits", off=e.off)
         elif e.wrong:
             found.say_by_name("changed after the exchange", e.line("step"), when=when)
-    if rule := find_rule("update", e, OF_AN_UPDATE - {"drift"} if e.is_sent else OF_AN_UPDATE):
+    is_known = e.is_sent or differing(step.before for step in many)  # why the replicas are not the same after the step
+    if rule := find_rule("update", e, OF_AN_UPDATE - {"drift"} if is_known else OF_AN_UPDATE):
         found.say(rule, e, when, e.line(rule.line))
         return True
     return found.is_decided and not found.faults.keys() <= OF_DATA
@@ -395,9 +419,9 @@ def _without_loss(row: Sequence[dict]) -> list[str]:
 
 def _clipped_apart(row: Sequence[dict]) -> str:
     """By how much the ranks' gradients differ in length when they are clipped, if they are not the same then."""
-    seen = [data["at_clip"] for data in row]
-    if None in seen:
+    if any(data["at_clip"] is None for data in row):
         return ""
+    seen = [{name: x for name, x in data["at_clip"].items() if name in data["step"].held} for data in row]
     sizes = [norm(values) for values in seen]
     if not differing(seen, max(sizes)):
         return ""
@@ -494,7 +518,8 @@ def _scale_of(row: Sequence[dict], exchange: float | None) -> Scale:
     step = row[0]["step"]
     sizes = set(step.micro_batches)
     is_sum = bool(terms) and all(term.is_sum and near(abs(term.factor), 1) and term.count in sizes for term in terms)
-    return Scale(exchange, weights, is_sum, step.lines.get("backward", ""), row[0]["wrapped"], row[0]["hooked"])
+    return Scale(exchange, weights, is_sum, step.lines.get("backward", ""), step.lines.get("dist.all_reduce", ""),
+                 row[0]["wrapped"], row[0]["hooked"])
 
 
 def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | None:
@@ -504,7 +529,7 @@ def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | N
         if any(step.rates != many[0].rates for step in many):
             rates = " and ".join(f"{step.rates[0]:.3g} on rank {r}" for r, step in enumerate(many))
             found.say_by_name("different learning rates", rates_differ=rates)
-        if same := _same_rows(many):
+        if (same := _same_rows(many)) and row[0]["is_fsdp"]:  # ranks that share a layer's columns see the same
             line = many[0].lines.get("forward", "")
             found.say_by_name("same examples on all ranks", f" [{line}]" * bool(line), examples_seen=f"{same} examples")
         if not all(are_finite(step.gradients) for step in many):
@@ -557,7 +582,7 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
         if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
             found.add("different buffers", f"the ranks evaluate with different buffers, so each measures a different "
                       f"network ({some_names(off)}) [{row[0]['line']}]. Broadcast them first, or call the DDP wrapper, "
-                      f"which broadcasts rank 0's buffers", fault=False)
+                      "which broadcasts rank 0's buffers unless broadcast_buffers=False", fault=False)
             break
     for data in next((rank for rank in evaluations if rank), []):
         if data["training"]:

@@ -38,8 +38,8 @@ def _averages(e: Evidence) -> bool:
 
 RULES = [
     Rule("run", "hangs", _elsewhere, "some ranks did not finish in time", "{stands}",
-         "All ranks must call the same collectives in the same order. Does a rank skip a minibatch, stop or save on "
-         "its own?"),
+         "All ranks must call the same collectives in the same order. Does a rank skip a minibatch, stop, save or "
+         "evaluate on its own?"),
     Rule("run", "different collectives", _elsewhere,
          "the ranks called different collectives, or collectives of different sizes, at the same time", "{stands}",
          "All ranks must call the same collectives in the same order. Does a rank skip its backward pass, or add one "
@@ -54,8 +54,9 @@ RULES = [
          "", "Was the optimizer built from a different network, perhaps a copy?",
          watched="no parameter of the optimizer gets a gradient, so no step trains the network"),
     Rule("run", "different start", _elsewhere, "parameters are not the same on all ranks before the first step",
-         "{names}", "Broadcast rank 0's parameters after everything is loaded, as DDP does when it wraps. If a seed is "
-         "meant to make them equal, set it in make_net"),
+         "{names}", "Broadcast rank 0's parameters after everything is loaded, as DDP does when it wraps. Was a "
+         "checkpoint loaded on some ranks only? If a seed is meant to make them equal, set it right before the network "
+         "is made"),
     Rule("run", "changed in the forward pass", _elsewhere,
          "the forward pass changes parameters in place, and differently on each rank", "{names}",
          "Does a layer set or renormalise its weights from the examples that it sees, such as nn.Embedding with "
@@ -63,9 +64,8 @@ RULES = [
          "result"),
     Rule("run", "different buffers", _elsewhere, "buffers are not the same on all ranks at the first forward pass",
          "{names}", "Broadcast rank 0's buffers too"),
-    Rule("run", "different numbers of steps", _elsewhere, "the ranks take a different number of steps from a single "
-                                                          "device",
-         "{ranks} on the ranks, {alone} on a single device", "{cure}",
+    Rule("run", "different numbers of steps", _elsewhere,
+         "the ranks take a different number of steps from a single device", "{counts}", "{cure}",
          watched="the ranks do not take the same number of steps"),
     Rule("run", "NaN", _elsewhere, "a value is infinite or NaN", "in step {step}, first in {where}",
          "Look at that rank's examples, or at what happens after the allreduce"),
@@ -139,9 +139,9 @@ RULES = [
          "DDP exchanges in the first backward pass after its forward pass. Alternate forward and backward passes, "
          "always through the wrapper, or add the losses up and call backward once", "backward"),
     Rule("exchange", "scaled on each rank", lambda e: e.scaled_after,
-         "the ranks have the same gradient up to a factor that differs from rank to rank", "{scaled_after} times rank "
-                                                                                           "0's",
-         "Look for a factor after the exchange that depends on the rank or on its shard"),
+         "the ranks have the same gradient up to a factor that differs from rank to rank",
+         "{scaled_after} times rank 0's", "Look for a factor after the exchange that depends on the rank or on its "
+                                          "shard"),
     Rule("exchange", "only some ranks have the sum", lambda e: e.sum_on,
          "only some ranks have the sum of all gradients", "the sum is on rank {sum_on}",
          "Use all_reduce, not reduce"),
@@ -280,7 +280,8 @@ RULES = [
 
     Rule("update", "different learning rates", lambda e: e.rates_differ,
          "the ranks step with different learning rates", "{rates_differ}",
-         "Does a scheduler follow the rank's own loss? Average the loss over the ranks first", "step"),
+         "Does a scheduler follow the rank's own loss, or does only some rank call scheduler.step()? Average the loss "
+         "over the ranks first", "step"),
     Rule("update", "drift", lambda e: e.drifted,
          "the gradients are the same on all ranks, but the parameters after the step are not", "{drifted}",
          "Does the optimizer have a different state or different options on some rank, or does a line search or "
@@ -335,9 +336,9 @@ RULES = [
     Rule("watch", "different data sets", _elsewhere,
          "each rank takes its part of a different data set: example 0 is not the same on all ranks", "",
          "Is the data generated or split at random, without a seed?"),
-    Rule("watch", "gradients of earlier steps", _elsewhere, "{when}a step's gradient still contains the previous "
-                                                            "step's gradient", "",
-         "Call optimizer.zero_grad() before each backward pass"),
+    Rule("watch", "gradients of earlier steps", _elsewhere,
+         "{when}a step's gradient still contains the previous step's gradient", "",
+         "Call optimizer.zero_grad() once per step: after optimizer.step(), not between the micro-batches of one step"),
     Rule("watch", "clipped while scaled", _elsewhere,
          "gradients are clipped before the GradScaler's factor is divided out", "{scale:g}",
          "Call scaler.unscale_(optimizer) before clipping"),
@@ -348,17 +349,16 @@ RULES = [
          "That is right if the loss is divided by the number of examples on all ranks. Run diagnose to tell",
          fault=False),
     Rule("watch", "changed after the exchange", _elsewhere,
-         "{when}gradients are changed after the exchange, in the same way on all "
-         "ranks", "", "Fine if intended", fault=False),
+         "{when}gradients are changed after the exchange, in the same way on all ranks", "",
+         "Fine if intended", fault=False),
     Rule("watch", "weight of the examples", _elsewhere,
          "the weights of a step's examples in the loss do not add up to 1", "{weight}",
          "Fine if that is your own factor. If it changes with the number of ranks, it is not: run diagnose to tell",
          fault=False),
     Rule("watch", "evaluation in training mode", _elsewhere,
          "a forward pass without gradients runs in training mode", "", "Call net.eval() before it", fault=False),
-    Rule("watch", "not in an optimizer", _elsewhere, "some parameters get gradients but are not in any "
-                                                     "optimizer", "{names}",
-         "Fine if intended", fault=False),
+    Rule("watch", "not in an optimizer", _elsewhere,
+         "some parameters get gradients but are not in any optimizer", "{names}", "Fine if intended", fault=False),
     Rule("watch", "same dropout", _elsewhere,
          "all ranks start from the same random state, so they draw the same dropout masks", "",
          "Seed each rank with seed + rank, after the network is made", fault=False),

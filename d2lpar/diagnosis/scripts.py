@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,16 +33,20 @@ from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
 from d2lpar.diagnosis.recording import NOT_THE_SCRIPT
 from d2lpar.diagnosis.rules import NAMES
-from d2lpar.diagnosis.watching import ROOT, SETTINGS, Settings, copy_before
+from d2lpar.diagnosis.watching import ROOT, SETTINGS, STACK_SIGNAL, Settings
+from d2lpar.processes.keeper import put_back
 from d2lpar.processes.rank import loopback
 
 LOOK_S = 0.1
-IDLE_S = 10.0  # without a record and without work, while a rank waits in PyTorch
-MOST_IDLE_S = 600.0  # the same where none does, such as during a download
+IDLE_S = 10.0  # without a record and without work, while all ranks wait in PyTorch
+LONG_IDLE_S = 60.0  # the same while only some do, and another may be downloading something
+MOST_IDLE_S = 600.0  # the same while none does
+LEAVING_S = 3.0  # for what a script does at its end, such as deleting temporary files
 PATIENCE_S = 5.0  # for the other ranks, when one has seen enough or has ended
 LAST_LINES = 12  # of the script's output, shown after an error
 KEEPER = Path(ROOT, "d2lpar", "processes", "keeper.py")
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.M)
+OF_GPUS = re.compile(r"NVIDIA driver|CUDA error|compiled with CUDA|CUDA-capable")
 WAITS = re.compile(rf"{re.escape(os.sep)}torch{re.escape(os.sep)}(?!utils|hub)")
 
 
@@ -68,9 +73,9 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
         ValueError: for an unknown name in `allow`, or an invalid number of ranks.
     """
     allow = list(allow)
-    if unknown := [name for name in allow if name not in (*NAMES, *FEED_NAMES)]:
-        raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: "
-                         f"{', '.join((*NAMES, *FEED_NAMES))}")
+    known = dict.fromkeys((*NAMES, *FEED_NAMES))
+    if unknown := [name for name in allow if name not in known]:
+        raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: {', '.join(known)}")
     check_counts(ranks=ranks)
     if not hasattr(os, "killpg"):
         raise NotRun("watch needs Linux or macOS; on Windows, use WSL")
@@ -102,11 +107,15 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
 def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[Diagnosis, Scale | None]:
     name = next((os.path.basename(word) for word in words if word != "-m"), "?")
     most = max(map(len, ran.steps), default=0)
-    epochs = max((sum(data["trained"] for data in rank) for rank in ran.of("pass")), default=0)
+    epochs = max((count for rank in ran.of("pass") for count in Counter(
+        data["number"] for data in rank if data["trained"]).values()), default=0)
     about = f"watched {name} on {ran.k} rank{'s' * (ran.k != 1)}, for {most} step{'s' * (most != 1)}"
     about += f" of the first {epochs} epochs" * (epochs > 1)
     found = Diagnosis(about, allow, UNCHECKED, watched=True)
     scale = judge(ran, found)
+    if any(ran.of("DataParallel")) and not any(ran.of("group")):
+        raise NotRun("the script trains with nn.DataParallel, in a single process. watch compares processes, one for "
+                     "each device, as DistributedDataParallel has")
     if not most and (found.ok or _have_all_failed(ran)):
         raise NotRun(_why(ran))
     return found, scale
@@ -131,28 +140,36 @@ def _have_all_failed(ran: Ran) -> bool:
 def _why(ran: Ran) -> str:
     error = next((data["error"] for rank in ran.of("end") for data in rank if data["error"]), "")
     return (f"the script ended before its first optimizer step: {error}\n{ran.output}" if ran.crashed else
-            "the script took no step with an optimizer from torch.optim").rstrip()
+            "the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?").rstrip()
 
 
 def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False) -> Ran:
-    """Run a script as if there were GPUs, or without any if that fails."""
+    """Run a script as if there were GPUs; if it fails, without any, or without making it shorter."""
     ran = run_watched(words, k, show, to_the_end)
-    if ran.crashed and not any(ran.steps) and not ran.stands:
+    needs_gpus = any(OF_GPUS.search(data["error"]) for rank in ran.of("end") for data in rank)
+    if ran.crashed and not ran.stands and (needs_gpus or not any(ran.steps)):
         without = run_watched(words, k, show, to_the_end, pretend=False)
+        if needs_gpus and not any(without.steps):
+            raise NotRun(f"the script needs a GPU:\n{ran.output}")
         ran = without if any(without.steps) or not without.crashed else ran
+    if (ran.crashed or ran.stands) and any(ran.of("shortened")):  # it may count its minibatches
+        whole = run_watched(words, k, show, to_the_end, shortens=False)
+        ran = ran if whole.crashed or whole.stands else whole
     return ran
 
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
-                pretend: bool = True) -> Ran:
+                pretend: bool = True, shortens: bool = True) -> Ran:
     """Run a script on k ranks, and return what was recorded."""
     for spawns in (False, True):
         with Run(k, show) as run:
-            run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns))
+            run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens))
             run.attend()
             ran = run.ran()
         if not any(rank and rank[0][0] == "spawns" for rank in ran.records):
             break
+    if launched := [data["command"] for rank in ran.of("launches") for data in rank]:
+        raise NotRun(f"the script starts ranks itself, with `{launched[0]}`: watch the script in that command")
     return ran
 
 
@@ -166,7 +183,7 @@ class Run:
                                        process_group=0)
         self.processes: list[Any] = []  # subprocess.Popen, or objects like it
         self.killed: set[int] = set()
-        self.spawns = self.to_the_end = False
+        self.spawns = self.to_the_end = self._has_asked_to_leave = False
         self.stands = ""
         self._noted: dict[int, tuple[int, list]] = {}  # by rank: the offset read so far, and the records
 
@@ -175,17 +192,9 @@ class Run:
 
     def __exit__(self, *error: object) -> None:
         self.end()
-        self._put_files_back()
+        put_back(str(self.folder))  # the run was cut short
         self._end_keeper()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _put_files_back(self) -> None:
-        """Restore the files that the script saved, because its run was cut short."""
-        for mark in self.folder.glob("*.file"):
-            path = Path(_read(mark))
-            before = copy_before(path, self.folder)
-            with suppress(OSError):
-                before.replace(path) if before.exists() else path.unlink(missing_ok=True)
 
     def _end_keeper(self) -> None:
         self.keeper.kill()
@@ -237,8 +246,11 @@ class Run:
                 if enough and not has_failed:  # if they were in step, all ranks would have seen enough
                     self._stand()
                 break
-            if idle > IDLE_S and (self._stand() or idle > MOST_IDLE_S):
-                break
+            if idle > IDLE_S:
+                waiting = self._stand()
+                if waiting == 1 or (waiting and idle > LONG_IDLE_S) or idle > MOST_IDLE_S:
+                    break
+                self.stands = ""
         self.end()
 
     def _expected(self) -> int:
@@ -261,15 +273,16 @@ class Run:
                     total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return total
 
-    def _stand(self) -> bool:
-        """Find out which line each rank is at, and return whether one waits inside PyTorch."""
+    def _stand(self) -> float:
+        """Find out which line each rank is at, and return how many of those that run wait inside PyTorch, at most 1."""
         pids = {r: data["pid"] for r, rank in enumerate(self.records()) for kind, data in rank if kind == "group"}
         for r, pid in pids.items():
             with suppress(OSError):
                 os.truncate(self.folder / f"{r}.stack", 0)
-                os.kill(pid, signal.SIGUSR1)
+                os.kill(pid, STACK_SIGNAL)
         time.sleep(0.5)
-        stands, waits = [], False
+        stands: list[str] = []
+        waits: list[bool] = []
         for r, rank in enumerate(self.records()):
             frames = FRAME.findall(_read(self.folder / f"{r}.stack"))
             own = [frame for frame in frames
@@ -279,20 +292,29 @@ class Run:
             if end:
                 stands.append(f"rank {r} has {'moved on to the next epoch' if end['enough'] else 'ended'}")
             elif own:
-                waits = waits or bool(WAITS.search(frames[0][0]))
                 code = linecache.getline(own[0][0], int(own[0][1])).strip()
+                waits.append(bool(WAITS.search(frames[0][0])) or ".wait(" in code)
                 stands.append(f"rank {r} is at `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}")
             else:
                 stands.append(f"rank {r} was last seen at {last}" if last else f"rank {r} has not begun")
-        self.stands = "; ".join(stands) if waits else ""
-        return waits
+        self.stands = "; ".join(stands) if any(waits) else ""
+        return sum(waits) / len(waits) if waits else 0.0
 
     def end(self) -> None:
-        """Kill the processes that are still running, and their children."""
+        """Let ranks that have seen enough leave the script; kill what still runs then, and its children."""
         own = [process for process in self.processes if not isinstance(process, _Elsewhere)]
+        leaving = [next((data["pid"] for kind, data in rank if kind == "group"), 0) for rank in self.records()
+                   if any(kind == "end" and data["enough"] for kind, data in rank)]
+        self.killed |= {process.pid for process in own if process.poll() is None}
+        if not self._has_asked_to_leave and any(leaving):
+            self._has_asked_to_leave = True
+            for pid in filter(None, leaving):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + LEAVING_S
+            while time.monotonic() < deadline and any(process.poll() is None for process in own):
+                time.sleep(LOOK_S / 2)
         for process in own:
-            if process.poll() is None:
-                self.killed.add(process.pid)
             with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
         for process in own:
@@ -315,7 +337,7 @@ class Run:
     def ran(self) -> Ran:
         """The run as it ended."""
         codes = [process.poll() or 0 if process.pid not in self.killed else 0 for process in self.processes]
-        output = "\n".join(_read(file) for file in sorted(self.folder.glob("*.output")))
+        output = "\n".join(dict.fromkeys(_read(file) for file in sorted(self.folder.glob("*.output"))))
         records = self.records()
         lines = [_read(self.folder / f"{r}.line") for r in range(len(records))]
         if any(code < 0 for code in codes):
@@ -349,9 +371,10 @@ class _UnderTorchrun(Run):
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
             raise NotRun("the ranks are on several machines, and watch needs them on one")
         self.rank, k = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-        names = "TORCHELASTIC_RUN_ID", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"
-        shared = Path(tempfile.gettempdir(), "-".join(["d2lpar-watch", *(os.environ.get(name, "") for name in names)]))
+        shared = Path(tempfile.gettempdir(), f"d2lpar-watch-{_agent()}-{os.environ['TORCHELASTIC_RESTART_COUNT']}")
         shared.mkdir(mode=0o700, exist_ok=True)
+        if shared.stat().st_uid != os.getuid():
+            raise NotRun(f"{shared} belongs to somebody else")
         super().__init__(k, show, shared)
 
     def _start_own(self, words: Sequence[str], to_the_end: bool) -> None:
@@ -389,6 +412,15 @@ class _UnderTorchrun(Run):
             with suppress(OSError):
                 _write(self.folder / f"{self.rank}.code", 0)
             self._end_keeper()
+
+
+def _agent() -> str:
+    """Names the process of torchrun that has started this one, as no earlier one is named."""
+    agent = os.getppid()
+    with suppress(OSError):
+        return f"{agent}-{Path(f'/proc/{agent}/stat').read_text().rpartition(')')[2].split()[19]}"  # its start
+    start = subprocess.run(["ps", "-o", "lstart=", "-p", str(agent)], capture_output=True, text=True, check=True)
+    return re.sub(r"\W+", "", f"{agent}-{start.stdout}")
 
 
 def _read(file: Path) -> str:

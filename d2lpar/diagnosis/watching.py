@@ -18,9 +18,10 @@ import multiprocessing
 import os
 import pickle
 import random
+import re
 import runpy
-import shutil
 import signal
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +32,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import filelock
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -43,6 +43,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
+from d2lpar.diagnosis.kept_files import KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
 from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, row_keys, script_line
 
@@ -59,6 +60,8 @@ MOST_STEPS_OF_PASSES = 96  # where passes through loaders are not ended early
 MOST_PASSES = 6  # through loaders, if the script makes a new one for each epoch
 MOST_INDICES = 2_000_000
 ROWS, OF_ROW = 64, 4096  # how many examples, and how many values of each, are used to tell minibatches apart
+LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate launch|deepspeed")
+STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal, "SIGUSR1", 0)  # of few scripts
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -71,6 +74,7 @@ class Settings(NamedTuple):
     pretend: bool  # that there are GPUs
     to_the_end: bool  # do not end the run when enough was seen
     spawns: bool  # the script starts its ranks itself
+    shortens: bool = True  # long passes through loaders end early
 
 
 class Networks:
@@ -99,6 +103,14 @@ class Networks:
         """The modules of all networks."""
         for _, root in self._roots:
             yield from root.modules()
+
+    def never_trained(self, optimizers: Iterable[Optimizer], passes: dict[int, dict[int, Tensor]]) -> frozenset[str]:
+        """The parameters of networks of which none is in an optimizer or has a gradient, such as of a trial."""
+        trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+        trained |= {i for own in passes.values() for i in own}
+        idle = {id(p) for _, root in self._roots if not any(id(p) in trained for p in root.parameters())
+                for p in root.parameters()}
+        return frozenset(name for name, p in self.named_parameters() if id(p) in idle - trained)
 
     def _named(self, what: str) -> Iterator[tuple[str, Tensor]]:
         seen = set()
@@ -144,7 +156,7 @@ class Log:
             self.line_file = Path(self.settings.folder, f"{rank}.line")
             if hasattr(faulthandler, "register"):
                 self._stack_file = open(Path(self.settings.folder, f"{rank}.stack"), "w")  # noqa: SIM115
-                faulthandler.register(signal.SIGUSR1, self._stack_file, all_threads=False)
+                faulthandler.register(STACK_SIGNAL, self._stack_file, all_threads=False)
         for record in self._waiting:
             pickle.dump(record, self._file)
         self._file.flush()
@@ -172,7 +184,8 @@ class Watcher(Recorder):
         self._terms: list[LossTerm] = []
         self._scaler_scales = self._unscaled = self._has_ended = False
         self._stack = ExitStack()
-        self._kept_files: set[str] = set()
+        self.files = KeptFiles(settings.folder)
+        self.asked: set[str] = set()  # of GPUs that are not there
 
     def keep(self, x: Tensor) -> Tensor:
         """A sketch of it."""
@@ -181,12 +194,14 @@ class Watcher(Recorder):
     def start(self) -> None:
         """Replace PyTorch's functions, before the script imports them."""
         if not torch.cuda.is_available():
-            self._stack.enter_context(cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
+            self.asked = self._stack.enter_context(cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
         for owner, name, change in self._changes():
             old = getattr(owner, name)
             new = change(old)
             self.patched.append(mock.patch.object(owner, name, functools.wraps(old)(new)))
         super().start()
+        if not self.settings.to_the_end:
+            self.files.start()
         atexit.register(self.end, "")
 
     def stop(self) -> None:
@@ -203,10 +218,11 @@ class Watcher(Recorder):
             (torch.amp.GradScaler, "unscale_", self._unscaling), (torch, "compile", _compiling),
             (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
             (functional, "clip_grad_value_", self.clipping), (functional.clip_grad, "clip_grad_value_", self.clipping),
-            (Tensor, "register_hook", self._hooking), (os, "replace", self._moving), (os, "rename", self._moving),
+            (nn.DataParallel, "__init__", self._making_data_parallel), (Tensor, "register_hook", self._hooking),
             (torch.optim.lr_scheduler.ReduceLROnPlateau, "step", self._scheduling),
             (dist, "init_process_group", self._joining), (dist.distributed_c10d, "init_process_group", self._joining),
             (dist, "destroy_process_group", self._leaving), (Join, "__enter__", self._entering_join),
+            (subprocess.Popen, "__init__", self._launching),
             (util, "spawnv_passfds", self._starting_python)]
         if not self.settings.spawns and self.settings.port:
             changes.append((multiprocessing.process.BaseProcess, "start", self._spawning))
@@ -241,6 +257,16 @@ class Watcher(Recorder):
 
         return leaving
 
+    def _launching(self, init: Callable) -> Callable:
+        def launching(process: Any, args: Any, *others: Any, **kwargs: Any) -> None:
+            words = args if isinstance(args, (str, bytes)) else " ".join(map(os.fsdecode, args))
+            if not dist.is_initialized() and LAUNCHER.search(os.fsdecode(words)):
+                self.log.note("launches", command=os.fsdecode(words))
+                os._exit(0)
+            init(process, args, *others, **kwargs)
+
+        return launching
+
     def _entering_join(self, enter: Callable) -> Callable:
         def entering(*args: Any) -> Any:
             self.log.note("join")
@@ -250,7 +276,9 @@ class Watcher(Recorder):
 
     def _spawning(self, start: Callable) -> Callable:
         def starting(process: Any) -> Any:
-            if not process.daemon and not dist.is_initialized() and "Manager" not in process.name:
+            works_for_others = getattr(process._target, "__module__", "").startswith("concurrent.futures")
+            if not process.daemon and not dist.is_initialized() and "Manager" not in process.name and (
+                    not works_for_others):
                 self.log.note("spawns")
                 os._exit(0)  # the script starts its ranks itself, so it must be started once
             return start(process)
@@ -288,6 +316,13 @@ class Watcher(Recorder):
                     self._look_at_evaluation(module)
 
         return called
+
+    def _making_data_parallel(self, init: Callable) -> Callable:
+        def making(*args: Any, **kwargs: Any) -> None:
+            self.log.note("DataParallel")
+            init(*args, **kwargs)
+
+        return making
 
     def _meet(self, module: nn.Module) -> None:
         self.networks.add(module)
@@ -380,8 +415,8 @@ class Watcher(Recorder):
     # steps
 
     def _adding(self, add: Callable) -> Callable:
-        def adding(optimizer: Optimizer, group: Any) -> Any:
-            result = add(optimizer, group)
+        def adding(optimizer: Optimizer, param_group: Any) -> Any:
+            result = add(optimizer, param_group)
             if not any(optimizer is other for other in self.optimizers):
                 self.optimizers.append(optimizer)
             return result
@@ -396,6 +431,8 @@ class Watcher(Recorder):
         self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
                       method=type(optimizer).__name__,
                       is_sharded=any(hasattr(p, "device_mesh") for p in self.networks.parameters()),
+                      is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
+                      never_trained=self.networks.never_trained(self.optimizers, self._passes),
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
                       has_gradient=any(p.grad is not None for group in optimizer.param_groups for p in group["params"]),
                       hooked=any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
@@ -446,35 +483,13 @@ class Watcher(Recorder):
     # the end
 
     def _saving(self, save: Callable) -> Callable:
-        def saving(what: Any, file: Any, *args: Any, **kwargs: Any) -> Any:
-            if isinstance(file, (str, os.PathLike)):
-                self.log.note("save", file=os.path.abspath(file), line=script_line())
-                self._keep_file(file)
-            return save(what, file, *args, **kwargs)
+        def saving(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(f, (str, os.PathLike)):
+                self.log.note("save", file=os.path.abspath(f), line=script_line())
+            self.files.will_save(f)
+            return save(obj, f, *args, **kwargs)
 
         return saving
-
-    def _moving(self, move: Callable) -> Callable:
-        def moving(old: Any, new: Any, **kwargs: Any) -> Any:
-            if script_line() and os.path.isfile(old):
-                self._keep_file(new)
-            return move(old, new, **kwargs)
-
-        return moving
-
-    def _keep_file(self, file: Any) -> None:
-        """Before a run that is ended early overwrites a file: keep a copy, which the watching process puts back."""
-        path = os.path.abspath(os.fspath(file))
-        if self.settings.to_the_end or self._has_ended or not os.path.isdir(os.path.dirname(path)) or (
-                os.path.exists(path) and not os.path.isfile(path)) or path in self._kept_files:
-            return
-        self._kept_files.add(path)
-        mark = Path(self.settings.folder, hashlib.blake2b(path.encode(), digest_size=8).hexdigest() + ".file")
-        with filelock.FileLock(f"{mark}.lock"):  # all ranks may be about to write it
-            if not mark.exists():
-                if os.path.isfile(path):
-                    shutil.copy2(path, copy_before(path, self.settings.folder))
-                mark.write_text(path, "utf8")
 
     def _scheduling(self, step: Callable) -> Callable:
         def scheduling(scheduler: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
@@ -492,7 +507,7 @@ class Watcher(Recorder):
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
-                          has_optimizer=bool(self.optimizers))
+                          has_optimizer=bool(self.optimizers), asked=sorted(self.asked))
 
     def enough(self) -> None:
         """Enough was seen: end the run, or restore PyTorch's functions and let it go on."""
@@ -502,8 +517,16 @@ class Watcher(Recorder):
         if self.settings.to_the_end:
             self.stop()
             return
+        with suppress(ValueError):  # in a thread
+            signal.signal(signal.SIGTERM, _leave)
         while True:
             signal.pause()  # until the watching process has heard from all ranks
+
+
+def _leave(*_: object) -> None:
+    """Leave the script as at its end, so that it deletes its temporary files."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise SystemExit(0)
 
 
 class _Loader:
@@ -532,6 +555,7 @@ class _Pass:
 
     def __next__(self) -> Any:
         if self._has_shown_enough() and _is_for_loop(sys._getframe(1)):
+            self.watcher.log.note("shortened")
             self.note(is_whole=self._draw_the_rest())
             raise StopIteration
         try:
@@ -544,7 +568,7 @@ class _Pass:
 
     def _has_shown_enough(self) -> bool:
         if self.length is None or self.length <= LONGEST_EPOCH or self.batches < SHORT_EPOCH or (
-                self.watcher.settings.to_the_end):
+                self.watcher.settings.to_the_end or not self.watcher.settings.shortens):
             return False
         trains = self.watcher.num_backwards > self.first_backward
         return self.watcher.num_steps - self.first_step >= STEPS_OF_SHORT_EPOCH if trains else (
@@ -580,11 +604,6 @@ class _Pass:
             self.note(is_whole=False)
 
 
-def copy_before(path: str | Path, folder: str | Path) -> Path:
-    """The path of the backup of a file that this run overwrites; each run uses a different name."""
-    return Path(f"{path}.before-{Path(folder).name}")
-
-
 def _is_index(batch: Any) -> bool:
     return all(isinstance(x, (int, np.integer)) for x in (batch if isinstance(batch, (list, tuple)) else [batch]))
 
@@ -605,6 +624,8 @@ def _taking_indices(take: Callable) -> Callable:
 
 def _compiling(_: Callable) -> Callable:
     def compiling(model: Any = None, **kwargs: Any) -> Any:
+        if isinstance(model, nn.Module):
+            object.__setattr__(model, "_orig_mod", model)  # not as a submodule
         return model if model is not None else lambda function: function
 
     return compiling
@@ -643,7 +664,7 @@ def sampler_of(loader: DataLoader) -> Any:
 
 def unwrapped(module: nn.Module) -> nn.Module:
     """The network inside of wrappers."""
-    while isinstance(module, DistributedDataParallel) or hasattr(module, "_orig_mod"):
+    while isinstance(module, DistributedDataParallel) or getattr(module, "_orig_mod", module) is not module:
         module = module.module if isinstance(module, DistributedDataParallel) else module._orig_mod  # type: ignore
     return module
 
@@ -683,18 +704,31 @@ def random_state() -> str:
 
 
 def probe(dataset: Any) -> tuple[str | None, bool]:
-    """The first example as a digest, with the same random numbers on all ranks; and whether it is random."""
+    """A digest of the first example, drawn with the same random state on all ranks; and whether it is random.
+
+    None if that is not enough for two ranks to have the same example, as with a random generator of the data set's own.
+    """
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
+    attributes = [(part, dict(vars(part))) for part in _parts(dataset)]
     found = []
     try:
-        for seed in (1, 2):
+        for seed in (1, 2, 1):
             torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)
             found.append(_digest(dataset[0]))
     except Exception:
         return None, False
     finally:
         torch.set_rng_state(states[0]), random.setstate(states[1]), np.random.set_state(states[2])
-    return found[0], found[0] != found[1]
+        for part, before in attributes:  # a file that was opened for this cannot be sent to a worker
+            vars(part).clear(), vars(part).update(before)
+    return (found[0], found[0] != found[1]) if found[0] == found[2] else (None, False)
+
+
+def _parts(dataset: Any) -> Iterator[Any]:
+    """A data set, and those that it wraps."""
+    while hasattr(dataset, "__dict__"):
+        yield dataset
+        dataset = vars(dataset).get("dataset")
 
 
 def _digest(x: Any) -> str:
@@ -733,7 +767,7 @@ def run_script(words: list[str]) -> None:
         if is_module:
             runpy.run_module(name, run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(name, run_name="__main__")
+            runpy.run_path(os.path.abspath(name), run_name="__main__")
     except SystemExit as leaving:
         code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
         error = f"SystemExit: {leaving.code}" if code else ""
