@@ -89,6 +89,9 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
     with rounding(SKETCHES):
         _judge_data(ran, found)
         scale = _judge_steps(ran, found)
+        if "different start" in found.faults:  # a rank that has loaded a checkpoint may be in a different epoch
+            for name in ("repeated examples", "missing examples"):
+                found.move_back(name)
         _judge_end(ran, found)
         _judge_evaluation(ran, found)
         _judge_files(ran, found)

@@ -51,7 +51,7 @@ RULES = [
          "always zero, and so is the gradient of a loss computed from detach() or of ReLUs that are all off",
          watched="every gradient is exactly zero on all ranks"),
     Rule("run", "wrong parameters", _elsewhere, "no step changes a parameter of the network that was passed to train",
-         "", "Was the optimizer built from a different network, perhaps a copy?",
+         "", "Was the optimizer built from a different network, perhaps a copy, or before fully_shard?",
          watched="no parameter of the optimizer gets a gradient, so no step trains the network"),
     Rule("run", "different start", _elsewhere, "parameters are not the same on all ranks before the first step",
          "{names}", "Broadcast rank 0's parameters after everything is loaded, as DDP does when it wraps. Was a "
