@@ -88,7 +88,7 @@ def test_a_script_that_cannot_be_run_is_no_verdict(tmp_path: Path):
     run = command("train.py", cwd=tmp_path)
     assert run.returncode == 2 and run.stdout == "" and "OSError: no data" in run.stderr and "line 3" in run.stderr
     idle = command("idle.py", cwd=tmp_path)
-    assert idle.returncode == 2 and "made no step" in idle.stderr
+    assert idle.returncode == 2 and "took no step" in idle.stderr
 
 
 def test_what_is_asked_for_wrongly_is_refused_at_once():
@@ -182,7 +182,7 @@ def test_no_hook_is_left_when_enough_was_seen(tmp_path: Path):
 
 
 SAVES = """
-import os, torch, torch.distributed as dist
+import glob, os, shutil, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
@@ -201,27 +201,137 @@ for epoch in range(3):
         opt.step()
     plateau.step(loss.item())
     if dist.get_rank() == 0:
-        torch.save(epoch, "old.pt")
+        torch.save(obj=epoch, f="old.pt")
         torch.save(epoch, "new.pt")
         torch.save(epoch, "whole.tmp")
-        os.replace("whole.tmp", "whole.pt")
+        os.replace(src="whole.tmp", dst="whole.pt")
+        shutil.copyfile("new.pt", "best.pt")
+        torch.save(epoch, "link.pt")
+        with open("file.pt", "wb") as file:
+            torch.save(epoch, file)
+        with open("log.csv", "a") as file:
+            print(epoch, file=file)
+        torch.save(epoch, f"step-{epoch}.pt")
+        for old in sorted(glob.glob("step-*.pt"))[:-2]:
+            os.remove(old)
+        shutil.rmtree("folder", ignore_errors=True)
+        os.makedirs("folder")
+        torch.save(epoch, "folder/net.pt")
+        if epoch == 0:
+            os.rename("last", "last-but-one")
     dist.barrier()
 """
 
 
+def contents(folder: Path) -> dict[str, str]:
+    """The files in a folder, and where links lead."""
+    return {str(path.relative_to(folder)): os.readlink(path) if path.is_symlink() else path.read_text("latin1")
+            for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.slow
-def test_what_the_script_saves_is_put_back_and_each_ranks_own_plateau_is_found(tmp_path: Path):
-    (tmp_path / "train.py").write_text(SAVES)
-    for name in ("old.pt", "whole.pt"):
-        (tmp_path / name).write_text("of an earlier run")
+@pytest.mark.parametrize("end", ["by itself", "terminated", "killed"])
+def test_files_that_the_script_changes_are_put_back_and_each_ranks_own_plateau_is_found(tmp_path: Path, end: str):
+    ends_itself = end == "by itself"
+    (tmp_path / "train.py").write_text(SAVES if ends_itself else SAVES.replace("    dist.barrier()", "    time.sleep(600)").replace(
+        "import glob", "import time, glob"))
+    for name in ("old.pt", "whole.pt", "best.pt", "target.pt", "file.pt", "log.csv", "step--1.pt", "folder/net.pt", "last/net.pt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{name} of an earlier run")
+    (tmp_path / "link.pt").symlink_to("target.pt")
     (tmp_path / "old.pt.before-d2lpar-watch-killed").write_text("of a watch that was killed long ago")
-    before = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    before = contents(tmp_path)
+    if ends_itself:
+        run = command("train.py", cwd=tmp_path)
+        assert run.returncode == 1 and list(re.findall(r"FAULT, (.*?):", run.stdout)) == ["different learning rates"], run.stdout
+        assert "`plateau.step(loss.item())`" in run.stdout.replace("\n    ", " ")
+    else:
+        watch = subprocess.Popen([sys.executable, "-m", "d2lpar", "watch", "train.py"], cwd=tmp_path, stdout=subprocess.DEVNULL,
+                                 env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (tmp_path / "last-but-one").exists():
+            time.sleep(0.05)
+        assert (tmp_path / "last-but-one").exists()
+        watch.send_signal(signal.SIGTERM if end == "terminated" else signal.SIGKILL)
+        watch.wait()
+        while time.monotonic() < until and (list(tmp_path.rglob("*.before-d2lpar-watch-*-*")) or (tmp_path / "last-but-one" / "net.pt").exists()):
+            time.sleep(0.05)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_with_to_the_end_the_script_keeps_what_it_saves(tmp_path: Path):
+    (tmp_path / "train.py").write_text(SAVES.replace('os.rename("last", "last-but-one")', "pass"))
+    (tmp_path / "old.pt").write_text("of an earlier run")
+    run = command("--to-the-end", "train.py", cwd=tmp_path)
+    assert run.returncode == 1 and [torch.load(tmp_path / name) for name in ("old.pt", "whole.pt", "best.pt")] == [2, 2, 2]
+
+
+# a right script, with what scripts also do: a lazily opened data set with workers, a process pool before the group, a trial
+# of a network that is thrown away, streams of a GPU, a feature pass that counts its examples
+UNUSUAL = """
+import os, sys, torch, torch.distributed as dist
+from concurrent.futures import ProcessPoolExecutor
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+class Lazy(Dataset):
+    file = None
+
+    def __len__(self):
+        return 320
+
+    def __getitem__(self, i):
+        self.file = self.file or open(__file__)
+        return torch.full((3,), float(i))
+
+def main():
+    with ProcessPoolExecutor(1) as pool:
+        assert pool.submit(abs, -1).result() == 1
+    dist.init_process_group("nccl")
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.nn.Linear(3, 1)(torch.ones(2, 3))
+    assert os.path.isabs(__file__) and torch.cuda.get_rng_state().numel()
+    torch.manual_seed(0)
+    net = torch.compile(torch.nn.Linear(3, 1).cuda(rank))._orig_mod
+    net = DDP(net, device_ids=[rank])
+    opt = torch.optim.SGD(net.parameters(), 1e-5)
+    opt.add_param_group(param_group={"params": [torch.zeros(1, requires_grad=True)]})
+    data = Lazy()
+    for X in DataLoader(Lazy(), 16):
+        X.record_stream(torch.cuda.current_stream())
+    assert len(torch.cat([X for X in DataLoader(Lazy(), 16)])) == 320
+    sampler = DistributedSampler(data)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for X in DataLoader(data, 16, sampler=sampler, num_workers=1, multiprocessing_context="spawn"):
+            opt.zero_grad()
+            net(X.to(rank)).mean().backward()
+            opt.step()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+def test_a_right_script_may_do_unusual_things(tmp_path: Path):
+    (tmp_path / "train.py").write_text(UNUSUAL)
     run = command("train.py", cwd=tmp_path)
-    assert {file.name: file.read_text() for file in tmp_path.iterdir() if file.is_file()} == before
-    assert run.returncode == 1 and list(re.findall(r"FAULT, (.*?):", run.stdout)) == ["different learning rates"], run.stdout
-    assert "`plateau.step(loss.item())`" in run.stdout.replace("\n    ", " ")
-    whole = command("--to-the-end", "train.py", cwd=tmp_path)
-    assert whole.returncode == 1 and torch.load(tmp_path / "old.pt") == 2 == torch.load(tmp_path / "whole.pt")
+    assert run.returncode == 0 and "no fault found" in run.stdout, run.stdout + run.stderr
+    assert "only GPUs show" in run.stdout or torch.cuda.device_count() > 1
+
+
+def test_a_script_that_starts_torchrun_or_uses_data_parallel_is_told_so(tmp_path: Path):
+    (tmp_path / "launch.py").write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'train.py'])")
+    run = command("launch.py", cwd=tmp_path)
+    assert run.returncode == 2 and "watch the script in that command" in run.stderr, run.stderr
+    (tmp_path / "parallel.py").write_text("import torch\nnet = torch.nn.DataParallel(torch.nn.Linear(2, 1))\n"
+                                          "opt = torch.optim.SGD(net.parameters(), 0.1)\n"
+                                          "net(torch.ones(4, 2)).sum().backward()\nopt.step()")
+    run = command("parallel.py", cwd=tmp_path)
+    assert run.returncode == 2 and "nn.DataParallel, in a single process" in run.stderr, run.stdout + run.stderr
 
 
 # how much the examples weigh in a loss
