@@ -104,10 +104,10 @@ class Networks:
         for _, root in self._roots:
             yield from root.modules()
 
-    def never_trained(self, optimizers: Iterable[Optimizer], passes: dict[int, dict[int, Tensor]]) -> frozenset[str]:
-        """The parameters of networks of which none is in an optimizer or has a gradient, such as of a trial."""
+    def never_trained(self, optimizers: Iterable[Optimizer], with_gradients: set[str]) -> frozenset[str]:
+        """The parameters of networks of which none is in an optimizer or has a gradient, such as in a trial run."""
         trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
-        trained |= {i for own in passes.values() for i in own}
+        trained |= {id(p) for name, p in self.named_parameters() if name in with_gradients}
         idle = {id(p) for _, root in self._roots if not any(id(p) in trained for p in root.parameters())
                 for p in root.parameters()}
         return frozenset(name for name, p in self.named_parameters() if id(p) in idle - trained)
@@ -432,7 +432,7 @@ class Watcher(Recorder):
                       method=type(optimizer).__name__,
                       is_sharded=any(hasattr(p, "device_mesh") for p in self.networks.parameters()),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
-                      never_trained=self.networks.never_trained(self.optimizers, self._passes),
+                      never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
                       has_gradient=any(p.grad is not None for group in optimizer.param_groups for p in group["params"]),
                       hooked=any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
