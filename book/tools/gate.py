@@ -129,7 +129,8 @@ def rows(rates: dict[str, Any]) -> list[str]:
     for what, n, words in (("let through", "right", "right scripts let through"),
                            ("found", "wrong", "wrong scripts found"), ("right cause", "wrong", "named by their cause")):
         low, high = interval(rates[what], rates[n])
-        lines.append(f"{words:26} {rates[what]:3} of {rates[n]:3}, {100 * rates[what] / rates[n]:3.0f}%  "
+        percent = 100 if rates[what] == rates[n] else min(99, round(100 * rates[what] / rates[n]))
+        lines.append(f"{words:26} {rates[what]:3} of {rates[n]:3}, {percent:3}%  "
                      f"({100 * low:.0f}% to {100 * high:.0f}%)")
     return lines
 
