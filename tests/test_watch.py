@@ -29,20 +29,32 @@ from d2lpar.diagnosis.watching import Networks, sketch
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
 
 
-def command(*words: str, program: Sequence[str] = ("-m", "d2lpar", "watch"), cwd: str | Path | None = None) -> subprocess.CompletedProcess:
+def command(*words: str, program: Sequence[str] = ("-m", "d2lpar", "watch"), cwd: str | Path | None = None,
+            timeout_s: float = 120) -> subprocess.CompletedProcess:
     root = Path(__file__).parents[1]
     return subprocess.run([sys.executable, "-W", "ignore", *program, *words], capture_output=True, text=True,
-                          cwd=cwd, timeout=120, env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+                          cwd=cwd, timeout=timeout_s, env={**os.environ, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"})
+
+
+SOME = ("right", "set_epoch", "loss times", "clip", "no sampler", "BatchNorm", "EMA", "half the loss")
 
 
 @pytest.mark.slow
+def test_some_of_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
+    run = command("bugs", "--ranks", "2", "--only", *SOME, program=[str(root / "book" / "tools" / "gate_watch.py")])
+    counts = re.findall(r"(\d+) of +(\d+)", run.stdout)
+    assert run.returncode == 0 and len(counts) == 3, run.stdout + run.stderr
+    assert all(right == every and int(every) > 2 for right, every in counts), run.stdout
+
+
+@pytest.mark.weekly
 def test_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
-    run = command("bugs", "--ranks", "2", program=[str(root / "book" / "tools" / "gate_watch.py")])
+    run = command("bugs", "--ranks", "2", program=[str(root / "book" / "tools" / "gate_watch.py")], timeout_s=400)
     assert run.returncode == 0 and "right scripts let through   28 of  28" in run.stdout, run.stdout + run.stderr
     assert "named by their cause        35 of  35" in run.stdout, run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_wrong_scale_is_found_next_to_a_mistake_in_the_data():
     run = command(BUGS, "no set_epoch, sum over the batch")
     assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["same order in every epoch", "divided twice"], run.stdout
@@ -58,14 +70,14 @@ def test_a_fault_has_its_line_and_exit_code_1():
     assert "FAULT, same order in every epoch" in run.stdout and "for i, (X_, y_) in" in run.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
     run = command("--json", "--allow", "same order in every epoch", BUGS, "no set_epoch")
     found = json.loads(run.stdout)
     assert run.returncode == 0 and found["ok"] and not found["faults"] and "same order in every epoch" in found["notes"]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_torchrun_starts_the_ranks_if_the_user_prefers_that():
     run = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "loss times the ranks",
                   program=("-m", "torch.distributed.run"))
@@ -81,7 +93,7 @@ def test_on_gpus_the_script_keeps_its_own_backend_and_devices(root: Path):
     assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["different data sets", "same order in every epoch"]
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_script_that_cannot_be_run_is_no_verdict(tmp_path: Path):
     (tmp_path / "train.py").write_text("import torch.distributed as dist\ndist.init_process_group()\nraise OSError('no data')")
     (tmp_path / "idle.py").write_text("import torch.distributed as dist\ndist.init_process_group()")
@@ -99,7 +111,7 @@ def test_what_is_asked_for_wrongly_is_refused_at_once():
         assert run.returncode == 2 and said in run.stderr, run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_nothing_is_left_of_a_watch_that_is_killed(tmp_path: Path):
     root = Path(__file__).parents[1]
@@ -230,7 +242,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["by itself", "terminated", "killed"])
+@pytest.mark.parametrize("end", ["by itself", *(pytest.param(end, marks=pytest.mark.weekly) for end in ("terminated", "killed"))])
 def test_files_that_the_script_changes_are_put_back_and_each_ranks_own_plateau_is_found(tmp_path: Path, end: str):
     ends_itself = end == "by itself"
     (tmp_path / "train.py").write_text(SAVES if ends_itself else SAVES.replace("    dist.barrier()", "    time.sleep(600)").replace(
@@ -259,7 +271,7 @@ def test_files_that_the_script_changes_are_put_back_and_each_ranks_own_plateau_i
     assert contents(tmp_path) == before
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_with_to_the_end_the_script_keeps_what_it_saves(tmp_path: Path):
     (tmp_path / "train.py").write_text(SAVES.replace('os.rename("last", "last-but-one")', "pass"))
     (tmp_path / "old.pt").write_text("of an earlier run")
@@ -315,7 +327,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 def test_a_right_script_may_do_unusual_things(tmp_path: Path):
     (tmp_path / "train.py").write_text(UNUSUAL)
     run = command("train.py", cwd=tmp_path)
@@ -323,6 +335,7 @@ def test_a_right_script_may_do_unusual_things(tmp_path: Path):
     assert "only GPUs show" in run.stdout or torch.cuda.device_count() > 1
 
 
+@pytest.mark.weekly
 def test_a_script_that_starts_torchrun_or_uses_data_parallel_is_told_so(tmp_path: Path):
     (tmp_path / "launch.py").write_text("import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'torch.distributed.run', 'train.py'])")
     run = command("launch.py", cwd=tmp_path)

@@ -391,10 +391,10 @@ class _UnderTorchrun(Run):
         return self.ran()
 
     def say(self, code: int) -> None:
-        """Tell the others that it is over, and wait until they have ended their ranks."""
+        """Tell the others that it is over, and wait until they have ended their ranks and read the verdict."""
         _write(self.folder / "verdict", code)
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and any(process.poll() is None for process in self.processes[1:]):
+        while time.monotonic() < deadline and not all((self.folder / f"{r}.over").exists() for r in range(1, self.k)):
             time.sleep(LOOK_S)
 
     def follow(self, words: Sequence[str], to_the_end: bool) -> int:
@@ -409,8 +409,8 @@ class _UnderTorchrun(Run):
             return int(_read(self.folder / "verdict") or 1)
         finally:
             self.end()
-            with suppress(OSError):
-                _write(self.folder / f"{self.rank}.code", 0)
+            with suppress(OSError):  # the first process has gone
+                _write(self.folder / f"{self.rank}.over", "")
             self._end_keeper()
 
 
