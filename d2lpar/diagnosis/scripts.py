@@ -274,7 +274,7 @@ class Run:
         return total
 
     def _stand(self) -> float:
-        """Find out which line each rank is at, and return how many of those that run wait inside PyTorch, at most 1."""
+        """Find out which line each rank is at, and return what share of the running ranks waits inside PyTorch."""
         pids = {r: data["pid"] for r, rank in enumerate(self.records()) for kind, data in rank if kind == "group"}
         for r, pid in pids.items():
             with suppress(OSError):
@@ -415,7 +415,7 @@ class _UnderTorchrun(Run):
 
 
 def _agent() -> str:
-    """Names the process of torchrun that has started this one, as no earlier one is named."""
+    """A name for the torchrun process that started this one, different from every earlier one's."""
     agent = os.getppid()
     with suppress(OSError):
         return f"{agent}-{Path(f'/proc/{agent}/stat').read_text().rpartition(')')[2].split()[19]}"  # its start

@@ -259,9 +259,9 @@ class Watcher(Recorder):
 
     def _launching(self, init: Callable) -> Callable:
         def launching(process: Any, args: Any, *others: Any, **kwargs: Any) -> None:
-            words = args if isinstance(args, (str, bytes)) else " ".join(map(os.fsdecode, args))
-            if not dist.is_initialized() and LAUNCHER.search(os.fsdecode(words)):
-                self.log.note("launches", command=os.fsdecode(words))
+            command = " ".join(map(str, [args] if isinstance(args, (str, bytes, os.PathLike)) else args))
+            if not dist.is_initialized() and LAUNCHER.search(command):
+                self.log.note("launches", command=command)
                 os._exit(0)
             init(process, args, *others, **kwargs)
 
@@ -684,8 +684,7 @@ def _weights(n: int) -> Tensor:
 
 @torch.no_grad()
 def sketch(x: Tensor) -> Tensor:
-    """Eight sums of a tensor's elements, in float64, each element weighted with a random number that depends only on
-    its index."""
+    """Eight sums of a tensor's elements, in float64, each weighted with a random number that its index determines."""
     x = x.to_local() if hasattr(x, "device_mesh") else x  # type: ignore
     x = x.detach().to_dense()
     x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
