@@ -581,7 +581,7 @@ def asks_for_gpus(net, batches):
 def test_a_script_for_cuda_is_run_on_the_cpu_and_its_batchnorm_is_synchronised(ranks):
     found = diagnose(asks_for_gpus, ddp_trainings.batchnorm_net, *examples(make_net), ranks)
     assert found.ok and list(found.notes) == ["CUDA", "mean of means"], str(found)
-    assert ".cuda()" in found.notes["CUDA"] and "SyncBatchNorm, by one that runs on the CPU" in found.notes["CUDA"]
+    assert ".cuda()" in found.notes["CUDA"] and "SyncBatchNorm (a CPU version)" in found.notes["CUDA"]
 
 
 def test_what_is_allowed_is_a_note_and_nothing_else_is(ranks):

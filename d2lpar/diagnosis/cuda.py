@@ -44,7 +44,7 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
         wrap(self, module, None, None, *args, **kwargs)
 
     def convert(module: nn.Module, process_group: Any = None) -> nn.Module:
-        asked.add("SyncBatchNorm, replaced by a CPU version")
+        asked.add("SyncBatchNorm (a CPU version)")
         return convert_batchnorm(module)
 
     def load_on_the_cpu(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
