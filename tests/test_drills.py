@@ -164,12 +164,12 @@ def test_ranks_whose_agent_is_killed_while_they_import_end_after_one_update(tmp_
 import builtins, sys, time
 from d2lpar.__main__ import main
 
-def slow(name, *more):
+def slow(name, *more, **options):
     if name == "d2lpar.trainer" and not asked:
         asked.append(name)
         open({str(tmp_path / 'imports')!r}, "a").write("1")
         time.sleep(2)
-    return right(name, *more)
+    return right(name, *more, **options)
 
 asked, right, builtins.__import__ = [], builtins.__import__, slow
 main()
