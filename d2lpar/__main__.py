@@ -34,17 +34,16 @@ def main() -> None:
     about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
     options = commands.add_parser("watch", help=about, description=about, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
-        epilog="Instead of script.py you can give -m and a module. {rank} in an argument is replaced with the rank's "
-               "number. "
+        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
         "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
-    options.add_argument("--ranks", type=int, default=2, help="number of ranks, unless the script or torchrun decides "
-                                                              "(default: 2)")
+    options.add_argument("--ranks", type=int, default=2,
+                         help="number of ranks, unless the script or torchrun decides (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options.add_argument("--show", action="store_true", help="show what the script prints")
-    options.add_argument("--to-the-end", action="store_true", help="let the script run to its end, unwatched, once "
-                                                                   "enough was seen")
+    options.add_argument("--to-the-end", action="store_true",
+                         help="let the script run to its end, unwatched, once enough was seen")
     about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
     options = commands.add_parser("bench", help=about, description=about)
     options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")

@@ -36,8 +36,7 @@ OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skippe
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
 UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples or count tokens; how metrics "
-             "are "
-             "combined; anything after the steps that were watched")
+             "are combined; anything after the steps that were watched")
 
 
 class Ran(NamedTuple):
@@ -233,11 +232,9 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
         _judge_steps_of_some(ran, counts, found)
         return None
     if len(set(counts)) > 1 and not ran.stands and not ran.crashed and all(ran.of("end")) and not any(ran.of("join")):
-        found.say_by_name("different numbers of steps", counts=_by_rank(counts), cure="Does a rank decide on "
-                                                                                              "its own, from its own "
-                                                                                              "loss or data? Let all "
-                                                                                              "ranks decide together, "
-                                                                                              "with an all_reduce")
+        found.say_by_name("different numbers of steps", counts=_by_rank(counts),
+                          cure="Does a rank decide on its own, from its own loss or data? Let all ranks decide "
+                          "together, with an all_reduce")
     if _has_no_gradient(ran, found):
         return None
     rows = _comparable(steps)
@@ -268,8 +265,8 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
             data["step"].after for data in rows[-1]):
         found.add("different end", "after the last step the network is the same on all ranks, but at the end of the "
-                                   f"run it is not ({some_names(off)}). Was something loaded or averaged on some ranks "
-                                   f"only?", fault=False)
+                  f"run it is not ({some_names(off)}). Was something loaded or averaged on some ranks only?",
+                  fault=False)
     return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
 
 
@@ -457,8 +454,7 @@ def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> b
 
 
 def _rounded(taken: torch.Tensor, mean: torch.Tensor, k: int) -> float | None:
-    """By what factor (1, k or 1/k) the gradient used is the mean, up to rounding to a smaller dtype; None if it is
-    not."""
+    """By what factor (1, k or 1/k) the gradient used is the mean, up to the rounding of a smaller dtype."""
     times = factor(taken, mean, 2e-2)
     return next((x for x in (1.0, float(k), 1 / k) if times and abs(times - x) < 2e-2 * x), None)
 

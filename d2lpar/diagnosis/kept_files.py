@@ -38,7 +38,7 @@ class KeptFiles:
         self._thread = threading.local()
 
     def start(self) -> None:
-        """Listen from now on; an audit hook cannot be removed, so `is_on` switches it off."""
+        """Listen from now on, to the end of the process: an audit hook cannot be removed."""
         self.is_on = True
         sys.addaudithook(self._hear)
 
@@ -57,9 +57,9 @@ class KeptFiles:
                 self._keep(args[1], follow=True, is_saved=self._is_saved(args[0]))
             elif event == "shutil.rmtree":
                 for file in _files_in(_full(args[0])):
-                    self._keep(file, near=_full(args[0]))
+                    self._keep(file, near=_full(args[0]), may_link=True)
             elif args[-1] in (-1, None) or event == "os.truncate":
-                self._keep(args[0], follow=event == "os.truncate")
+                self._keep(args[0], follow=event == "os.truncate", may_link=event == "os.remove")
         finally:
             self._thread.is_busy = False
 
@@ -79,11 +79,12 @@ class KeptFiles:
         for file in files:
             stays = file in self._new and not self._is_saved(file)  # such as a download that is now complete
             self._keep(file, near=old)
-            self._keep(new + file[len(old):], is_saved=not stays)
+            self._keep(new + file[len(old):], is_saved=not stays, may_link=True)
             if stays:
                 self._new.add(new + file[len(old):])
 
-    def _keep(self, path: Any, follow: bool = False, is_saved: bool = False, near: str = "") -> None:
+    def _keep(self, path: Any, follow: bool = False, is_saved: bool = False, near: str = "",
+              may_link: bool = False) -> None:
         if isinstance(path, int):
             return
         path = os.path.realpath(_full(path)) if follow else _full(path)
@@ -103,7 +104,7 @@ class KeptFiles:
             if not mark.exists():
                 copy = "" if path in self._new else f"{near or path}{MARK}{self.folder.name}-{mark.stem}"
                 if copy:
-                    _copy(path, copy, may_link=not follow)
+                    _copy(path, copy, may_link)
                 whole = mark.with_suffix(".part")
                 whole.write_text(f"{path}\n{copy}", "utf8")
                 whole.replace(mark)
@@ -127,7 +128,7 @@ def _files_in(folder: str) -> Iterator[str]:
 
 
 def _copy(path: str, copy: str, may_link: bool) -> None:
-    """A hard link is enough for a file that is moved or deleted, but not for one that is written to."""
+    """A hard link is enough for a file that is deleted, but not for one that may be written to, even after a move."""
     if may_link and not os.path.islink(path):
         with suppress(OSError):
             os.link(path, copy)

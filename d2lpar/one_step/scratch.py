@@ -160,12 +160,7 @@ def shard_backward(X, y, params):
 def train_batch_threads(X, y, replicas, devices, lr):
     """The step of `train_batch`, with all shards at once, each in its own thread.
 
-    `replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before do not
-    count. If a shard fails, no parameter changes, and no gradient is left.
-
-    Raises:
-        ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share
-            memory or are not one for each device.
+    Arguments, promises and errors are the same.
     """
     X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
     run_on_devices(shard_backward, X_shards, y_shards, replicas)  # 3. compute
