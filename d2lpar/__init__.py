@@ -1,108 +1,92 @@
 """Data-parallel training, from scratch and concisely, on any number of devices that a machine has or has not.
 
-`import d2lpar as dp` is enough: each name is loaded when it is first used. What a reader takes along, as the book goes:
+`import d2lpar as dp` is enough. The names that readers take into programs of their own, in the order of the book:
 
-Devices and data: try_devices, describe_devices, run_on_devices, set_seed, load_data_fashion_mnist
-One step: lenet, lenet_params, loss, LeNet, resnet18, initialize; one_worker, distance, same_bits; get_params,
-    allreduce, split_batch, sgd, train_batch, train_batch_threads, evaluate_accuracy, train; DataParallel,
-    evaluate_accuracy_gpus, train_data_parallel
-The sum: Meter, allreduce_tree, allreduce_ring
+Devices, data and time: try_devices, describe_devices, run_on_devices, set_seed, load_data_fashion_mnist, History,
+    Stopwatch, time_interleaved, time_each_repeat
+One step: lenet, lenet_params, loss, LeNet, resnet18, initialize, init_weights; one_worker, distance, same_bits,
+    equal_bits; get_params, allreduce, split_batch, sgd, train_batch, train_batch_threads, evaluate_accuracy, train
+DataParallel: scatter, replicate, gather, DataParallel, count_right, evaluate_accuracy_gpus, train_data_parallel
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
-Processes: run_ranks, RankGroup, rank_device, ring_allreduce, OwnDDP, count_right_on_ranks, watch, diagnose,
-    check_feed
+Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic, OwnDDP, count_right_on_ranks, Memory,
+    shard_parameters, save_checkpoint, newest_checkpoint
+Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s
+Is my script right: watch, diagnose, check_feed
 
-`help(dp.allreduce)` says what one of them does. What only the pages use, such as `dp.show`, is in `d2lpar.pages.names`.
+`help(dp.allreduce)` says what one of them does. Everything else is in its module, as `dp.cost.PUBLISHED` is.
+`import d2lpar.pages as book` has what only the book's pages need, such as `book.show`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # never run: this is for editors, so that they know the signatures
-    from d2lpar.base.devices import describe_devices as describe_devices
-    from d2lpar.base.devices import run_on_devices as run_on_devices
-    from d2lpar.base.devices import set_seed as set_seed
-    from d2lpar.base.devices import try_devices as try_devices
-    from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
-    from d2lpar.diagnosis.compare import diagnose as diagnose
-    from d2lpar.diagnosis.feed import check_feed as check_feed
-    from d2lpar.diagnosis.scripts import watch as watch
-    from d2lpar.larger_batches.accumulation import accumulate_gradients as accumulate_gradients
-    from d2lpar.larger_batches.batchnorm import SyncBatchNorm as SyncBatchNorm
-    from d2lpar.larger_batches.batchnorm import convert_batchnorm as convert_batchnorm
-    from d2lpar.larger_batches.schedules import linear_lr as linear_lr
-    from d2lpar.larger_batches.schedules import warmup_lr as warmup_lr
-    from d2lpar.one_step.concise import evaluate_accuracy_gpus as evaluate_accuracy_gpus
-    from d2lpar.one_step.concise import train_data_parallel as train_data_parallel
-    from d2lpar.one_step.data_parallel import DataParallel as DataParallel
-    from d2lpar.one_step.models import LeNet as LeNet
-    from d2lpar.one_step.models import initialize as initialize
-    from d2lpar.one_step.models import lenet as lenet
-    from d2lpar.one_step.models import lenet_params as lenet_params
-    from d2lpar.one_step.models import loss as loss
-    from d2lpar.one_step.models import resnet18 as resnet18
-    from d2lpar.one_step.scratch import allreduce as allreduce
-    from d2lpar.one_step.scratch import evaluate_accuracy as evaluate_accuracy
-    from d2lpar.one_step.scratch import get_params as get_params
-    from d2lpar.one_step.scratch import sgd as sgd
-    from d2lpar.one_step.scratch import split_batch as split_batch
-    from d2lpar.one_step.scratch import train as train
-    from d2lpar.one_step.scratch import train_batch as train_batch
-    from d2lpar.one_step.scratch import train_batch_threads as train_batch_threads
-    from d2lpar.one_step.yardstick import distance as distance
-    from d2lpar.one_step.yardstick import one_worker as one_worker
-    from d2lpar.one_step.yardstick import same_bits as same_bits
-    from d2lpar.processes.ddp import OwnDDP as OwnDDP
-    from d2lpar.processes.evaluation import count_right_on_ranks as count_right_on_ranks
-    from d2lpar.processes.launch import RankGroup as RankGroup
-    from d2lpar.processes.launch import run_ranks as run_ranks
-    from d2lpar.processes.ranks import rank_device as rank_device
-    from d2lpar.processes.ranks import ring_allreduce as ring_allreduce
-    from d2lpar.sums.collectives import allreduce_ring as allreduce_ring
-    from d2lpar.sums.collectives import allreduce_tree as allreduce_tree
-    from d2lpar.sums.messages import Meter as Meter
-
-_NAMES = {  # as in d2lpar.pages.names
-    "base.devices": "try_devices describe_devices run_on_devices set_seed",
-    "data": "load_data_fashion_mnist",
-    "one_step.models": "lenet lenet_params loss LeNet resnet18 initialize",
-    "one_step.yardstick": "one_worker distance same_bits",
-    "one_step.scratch": "train get_params allreduce split_batch sgd train_batch train_batch_threads "
-                        "evaluate_accuracy",
-    "one_step.data_parallel": "DataParallel",
-    "one_step.concise": "evaluate_accuracy_gpus train_data_parallel",
-    "sums.messages": "Meter",
-    "sums.collectives": "allreduce_tree allreduce_ring",
-    "larger_batches.accumulation": "accumulate_gradients",
-    "larger_batches.schedules": "linear_lr warmup_lr",
-    "larger_batches.batchnorm": "SyncBatchNorm convert_batchnorm",
-    "processes.launch": "run_ranks RankGroup",
-    "processes.ranks": "rank_device ring_allreduce",
-    "processes.ddp": "OwnDDP",
-    "processes.evaluation": "count_right_on_ranks",
-    "diagnosis.compare": "diagnose",
-    "diagnosis.feed": "check_feed",
-    "diagnosis.scripts": "watch",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = {"plot": "pages.plot"}  # named in full by those who look for more
+from d2lpar.batchnorm import SyncBatchNorm as SyncBatchNorm
+from d2lpar.batchnorm import convert_batchnorm as convert_batchnorm
+from d2lpar.checkpoints import newest_checkpoint as newest_checkpoint
+from d2lpar.checkpoints import save_checkpoint as save_checkpoint
+from d2lpar.checks import cut as cut
+from d2lpar.collectives import Meter as Meter
+from d2lpar.collectives import allreduce_naive as allreduce_naive
+from d2lpar.collectives import allreduce_ring as allreduce_ring
+from d2lpar.collectives import allreduce_tree as allreduce_tree
+from d2lpar.collectives import exchange as exchange
+from d2lpar.concise import count_right as count_right
+from d2lpar.concise import evaluate_accuracy_gpus as evaluate_accuracy_gpus
+from d2lpar.concise import train_data_parallel as train_data_parallel
+from d2lpar.cost import Link as Link
+from d2lpar.cost import naive_s as naive_s
+from d2lpar.cost import ring_s as ring_s
+from d2lpar.cost import tree_s as tree_s
+from d2lpar.data import load_data_fashion_mnist as load_data_fashion_mnist
+from d2lpar.data_parallel import DataParallel as DataParallel
+from d2lpar.data_parallel import gather as gather
+from d2lpar.data_parallel import replicate as replicate
+from d2lpar.data_parallel import scatter as scatter
+from d2lpar.ddp import OwnDDP as OwnDDP
+from d2lpar.ddp import count_right_on_ranks as count_right_on_ranks
+from d2lpar.devices import describe_devices as describe_devices
+from d2lpar.devices import run_on_devices as run_on_devices
+from d2lpar.devices import set_seed as set_seed
+from d2lpar.devices import try_devices as try_devices
+from d2lpar.diagnosis.compare import diagnose as diagnose
+from d2lpar.diagnosis.feed import check_feed as check_feed
+from d2lpar.diagnosis.scripts import watch as watch
+from d2lpar.larger_batches import accumulate_gradients as accumulate_gradients
+from d2lpar.larger_batches import linear_lr as linear_lr
+from d2lpar.larger_batches import warmup_lr as warmup_lr
+from d2lpar.launch import RankError as RankError
+from d2lpar.launch import RankGroup as RankGroup
+from d2lpar.launch import run_ranks as run_ranks
+from d2lpar.models import LeNet as LeNet
+from d2lpar.models import init_weights as init_weights
+from d2lpar.models import initialize as initialize
+from d2lpar.models import lenet as lenet
+from d2lpar.models import lenet_params as lenet_params
+from d2lpar.models import loss as loss
+from d2lpar.models import resnet18 as resnet18
+from d2lpar.ranks import Traffic as Traffic
+from d2lpar.ranks import rank_device as rank_device
+from d2lpar.ranks import ring_allreduce as ring_allreduce
+from d2lpar.scratch import allreduce as allreduce
+from d2lpar.scratch import distance as distance
+from d2lpar.scratch import equal_bits as equal_bits
+from d2lpar.scratch import evaluate_accuracy as evaluate_accuracy
+from d2lpar.scratch import get_params as get_params
+from d2lpar.scratch import one_worker as one_worker
+from d2lpar.scratch import same_bits as same_bits
+from d2lpar.scratch import sgd as sgd
+from d2lpar.scratch import split_batch as split_batch
+from d2lpar.scratch import train as train
+from d2lpar.scratch import train_batch as train_batch
+from d2lpar.scratch import train_batch_threads as train_batch_threads
+from d2lpar.sharding import Memory as Memory
+from d2lpar.sharding import shard_parameters as shard_parameters
+from d2lpar.timing import History as History
+from d2lpar.timing import Stopwatch as Stopwatch
+from d2lpar.timing import time_each_repeat as time_each_repeat
+from d2lpar.timing import time_interleaved as time_interleaved
 
 
-def __dir__() -> list[str]:
-    return sorted(_HOMES)
-
-
-def __getattr__(name: str) -> object:
-    if name == "__version__":
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # only now, as the package may lie here without being installed
         from importlib.metadata import version
 
         return version("d2lpar")
-    if name in _MODULES:
-        return import_module(f"{__name__}.{_MODULES[name]}")
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if not name.startswith("_"):
-        from d2lpar.pages.names import HOMES
-
-        if name in HOMES:
-            return getattr(import_module(f"{__name__}.{HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,7 @@ def main() -> None:
                          help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
     own = _own_words(sys.argv[1:])
     if sys.argv[1:2] == ["train"]:
-        agent = os.getppid()  # before the seconds of imports, in which it may be killed
+        agent = os.getppid()  # before the imports, during which it may be killed
         from d2lpar.trainer import command as train
 
         train(sys.argv[2:], agent)

@@ -25,7 +25,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from d2lpar.base.checks import check_counts
+from d2lpar.checks import check_counts
 
 NUM_TRAIN, NUM_TEST = 3584, 2048  # 14 batches of 256 and 8 of 256
 OFFICIAL_TRAIN, OFFICIAL_TEST = 60_000, 10_000

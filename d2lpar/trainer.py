@@ -32,16 +32,15 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from d2lpar.base.devices import set_seed, try_devices
+from d2lpar._rank import loopback
+from d2lpar.checkpoints import UNFINISHED, newest_checkpoint, no_remains, save_checkpoint
 from d2lpar.data import Batches, DataError, load_data_fashion_mnist
-from d2lpar.larger_batches.schedules import warmup_lr
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import LeNet, initialize, loss, resnet18
-from d2lpar.processes.checkpoints import UNFINISHED, newest_checkpoint, no_remains, save_checkpoint
-from d2lpar.processes.ddp import OwnDDP
-from d2lpar.processes.evaluation import count_right_on_ranks
-from d2lpar.processes.rank import loopback
-from d2lpar.processes.ranks import rank_device
+from d2lpar.data_parallel import DataParallel
+from d2lpar.ddp import OwnDDP, count_right_on_ranks
+from d2lpar.devices import set_seed, try_devices
+from d2lpar.larger_batches import warmup_lr
+from d2lpar.models import LeNet, initialize, loss, resnet18
+from d2lpar.ranks import rank_device
 
 STOPPED = 75  # the exit status after a SIGTERM: EX_TEMPFAIL of sysexits.h, "try again"
 ON_RANKS = ("own", "ddp")

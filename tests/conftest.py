@@ -19,7 +19,7 @@ import revisions
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from d2lpar.processes import RankGroup
+    from d2lpar.launch import RankGroup
 
 pytest.register_assert_rewrite("helpers")  # so that a check in there says what it compared
 
@@ -87,7 +87,7 @@ def ctrl_c_is_obeyed() -> Iterator[None]:
 
 @pytest.fixture
 def no_meter_is_left_on() -> Iterator[None]:
-    from d2lpar.sums.messages import Meter
+    from d2lpar.collectives import Meter
 
     yield
     left, Meter.on = Meter.on, None
@@ -106,7 +106,7 @@ def small_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def group_of() -> Iterator[Callable[[int], RankGroup]]:
     """The group of so many ranks that the tests share. It is started once: each rank has to load PyTorch."""
-    from d2lpar.processes import RankGroup
+    from d2lpar.launch import RankGroup
 
     groups: dict[tuple[int, str], RankGroup] = {}
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.larger_batches.accumulation: micro-batches give the gradient of the whole minibatch, as devices do."""
+"""Tests of d2lpar.larger_batches: micro-batches give the gradient of the whole minibatch, as devices do."""
 
 import copy
 
@@ -8,10 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lpar import run_on_devices, split_batch, try_devices
-from d2lpar.base.devices import run_on_device_0
-from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.one_step.models import loss
-from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.devices import run_on_device_0
+from d2lpar.larger_batches import accumulate_gradients
+from d2lpar.models import loss
+from d2lpar.scratch import distance, same_bits
 
 
 @pytest.fixture

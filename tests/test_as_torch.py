@@ -16,8 +16,8 @@ from torch.nn.utils import prune
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
 
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import resnet18
+from d2lpar.data_parallel import DataParallel
+from d2lpar.models import resnet18
 from helpers.modules import Apply, Picky, convnet, known, mlp, rand
 from helpers.plain_modules import assert_close, fresh, gradients, same, state, weighted
 from helpers.torch_on_cpu import theirs, torch_on_cpu

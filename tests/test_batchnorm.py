@@ -1,4 +1,4 @@
-"""Tests of d2lpar.larger_batches.batchnorm: shards with the statistics of the whole, both ways; and nobody waits for ever."""
+"""Tests of d2lpar.batchnorm: shards with the statistics of the whole, both ways; and nobody waits for ever."""
 
 import copy
 
@@ -8,12 +8,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from d2lpar.base.devices import run_on_devices, try_devices
-from d2lpar.larger_batches.batchnorm import SyncBatchNorm, combine_moments, convert_batchnorm, moments
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import resnet18
-from d2lpar.one_step.replicas import replicate
-from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.batchnorm import SyncBatchNorm, combine_moments, convert_batchnorm, moments
+from d2lpar.data_parallel import DataParallel, replicate
+from d2lpar.devices import run_on_devices, try_devices
+from d2lpar.models import resnet18
+from d2lpar.scratch import distance, same_bits
 from helpers.modules import Picky, Refuse99, known, rand
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(60)]  # what hangs shall not hang for long
@@ -206,7 +205,7 @@ def test_a_resnet_on_k_devices_is_the_resnet_on_one_worker_after_every_step(k):
 
 
 def test_one_meeting_for_each_layer_forward_and_one_backward(monkeypatch):
-    from d2lpar.larger_batches import batchnorm
+    from d2lpar import batchnorm
 
     met, real = [], batchnorm.all_gather_here
     monkeypatch.setattr(batchnorm, "all_gather_here", lambda x: (met.append(len(x)), real(x))[1])

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from d2lpar.data import Batches
+from d2lpar.launch import RankError
 from d2lpar.pages.bench import cases, run, single
 from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
 from d2lpar.pages.bench.report import GROUPS, Report, Row, finding, from_json, ratio_row, table
-from d2lpar.processes import RankError
 from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
@@ -50,7 +50,7 @@ def test_each_algorithm_is_compared_with_the_processes_and_with_moving_the_bytes
                                                     (4, 2, 8, [4, None])])
 def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_hardware(
         k, cores, gpus, limits, monkeypatch):
-    monkeypatch.setattr(run, "ALL_CORES", cores)
+    monkeypatch.setattr(run, "all_cores", lambda: cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     names = {"k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
     rows = run.step_rows("LeNet", k, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in names.items()})
@@ -61,7 +61,7 @@ def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_h
 
 @pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
 def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, limits, monkeypatch):
-    monkeypatch.setattr(run, "ALL_CORES", 2)
+    monkeypatch.setattr(run, "all_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     times = {"own buckets": 2, "1 device": 4, "1 device, all cores": 5, "processes": 1, "tensor by tensor": 3}
     rows = run.ddp_rows("a net", 2, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in times.items()})

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from d2lpar.one_step.yardstick import distance, same_bits
 from d2lpar.pages import branches, study
 from d2lpar.pages.branches import EPOCHS, SIZES, run_all_branches, run_branches, stepped
 from d2lpar.pages.results import stored_records
 from d2lpar.pages.study import SMALL, Setting, Size, load_data_fashion_mnist, run_setting, starting_network
+from d2lpar.scratch import distance, same_bits
 
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 6 of 8
 KINDS = ["few", "damped", "few_usual", "batch", "batch_long", "many_long", "none"]

@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 
-from d2lpar.pages.stepper import record_rounds
-from d2lpar.sums.collectives import allreduce_ring
+from d2lpar.collectives import allreduce_ring
+from d2lpar.pages.stepper import trace_rounds
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
 
@@ -289,7 +289,7 @@ def test_the_stepper_shows_by_keyboard_what_the_ring_sends_and_says_it(page: Pag
         for _ in range(k - 2):
             page.keyboard.press("ArrowDown")
         assert choice.input_value() == str(k)
-        rounds = record_rounds(allreduce_ring, k)
+        rounds = trace_rounds(allreduce_ring, k)
         stepper.get_by_role("button", name="Next").focus()
         for i, step in enumerate(rounds):
             assert page.evaluate(BOXES) == sum(len(ranks) for row in step.holds for ranks in row)

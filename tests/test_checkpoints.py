@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.checkpoints: a checkpoint is whole or not there, and what is not whole is seen."""
+"""Tests of d2lpar.checkpoints: a checkpoint is whole or not there, and what is not whole is seen."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from d2lpar.processes import checkpoints
-from d2lpar.processes.checkpoints import newest_checkpoint, save_checkpoint
+from d2lpar import checkpoints
+from d2lpar.checkpoints import newest_checkpoint, save_checkpoint
 
 
 def state_of(step: int) -> dict:

@@ -15,27 +15,26 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from d2lpar.batchnorm import combine_moments
+from d2lpar.collectives import deliver, exchange
+from d2lpar.concise import evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.cost import Link, fit_link, halving_s, hierarchical_halving_s, hierarchical_ring_s
 from d2lpar.data import Batches, load_data_fashion_mnist, provenance
-from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.larger_batches.batchnorm import combine_moments
-from d2lpar.larger_batches.schedules import warmup_lr
-from d2lpar.one_step.concise import evaluate_accuracy_gpus, train_data_parallel
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import LeNet, lenet_params
-from d2lpar.one_step.replicas import gather, scatter
-from d2lpar.one_step.scratch import (
+from d2lpar.data_parallel import DataParallel, gather, scatter
+from d2lpar.larger_batches import accumulate_gradients, warmup_lr
+from d2lpar.models import LeNet, lenet_params
+from d2lpar.scratch import (
+    distance,
     evaluate_accuracy,
     get_params,
+    one_worker,
+    same_bits,
     sgd,
     split_batch,
     train,
     train_batch,
     train_batch_threads,
 )
-from d2lpar.one_step.yardstick import distance, one_worker, same_bits
-from d2lpar.sums.cluster_cost import halving_s, nested_halving_s, nested_ring_s
-from d2lpar.sums.cost import Link, fit_link
-from d2lpar.sums.messages import deliver, exchange
 
 pytestmark = pytest.mark.usefixtures("one_core", "small_data")
 CPU, LINK = torch.device("cpu"), Link(1.0, 1.0)
@@ -142,7 +141,7 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     **{f"a time of {t}": (fit_link, lambda t=t: {"sizes_bytes": [1, 2], "seconds": [1.0, t]}, "times above 0") for t in (0.0, -1.0, nan, inf)},
     "halving on six": (halving_s, lambda: {"size_bytes": 3, "k": 6, "link": LINK}, "power of two, got 6"),
     **{f"{fn.__name__} of a node too large": (fn, lambda: {"size_bytes": 3, "k": 4, "per_node": 8, "inside": LINK, "between": LINK}, "at most all 4 devices, got 8")
-       for fn in (nested_ring_s, nested_halving_s)},
+       for fn in (hierarchical_ring_s, hierarchical_halving_s)},
     "a warm-up that never ends": (warmup_lr, lambda: {"step": 1, "lr": 0.1, "k": 2, "warmup": 4, "num_updates": 3}, "warm-up of 4 updates is longer"),
     **{f"update {n} of three": (warmup_lr, lambda n=n: {"step": n, "lr": 0.1, "k": 2, "warmup": 2, "num_updates": 3}, f"no update {n}") for n in (-1, 3)},
     "a mean per micro-batch": (accumulate_gradients, lambda: batch(loss=nn.CrossEntropyLoss()), "one number per example, .* here 2"),

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.sums.cluster_cost: the closed forms against sums that are really made of messages, and buckets against PyTorch's."""
+"""Tests of d2lpar.cost: the closed forms against sums that are really made of messages, and buckets against PyTorch's."""
 
 from collections.abc import Iterator
 
@@ -7,17 +7,19 @@ import torch
 import torch.distributed as dist
 
 from d2lpar import try_devices
-from d2lpar.processes.ddp import assign_buckets
-from d2lpar.sums.cluster_cost import (
+from d2lpar.collectives import Meter, exchange
+from d2lpar.cost import (
+    Link,
     bucket_sizes,
     bus_bandwidth,
     double_tree_s,
     halving_s,
-    nested_halving_s,
-    nested_ring_s,
+    hierarchical_halving_s,
+    hierarchical_ring_s,
+    ring_s,
+    rounds_s,
 )
-from d2lpar.sums.cost import Link, ring_s, rounds_s
-from d2lpar.sums.messages import Meter, exchange
+from d2lpar.ddp import assign_buckets
 
 LINKS = [Link(20e-6, 1 / 5e9), Link(1.0, 0.0), Link(0.0, 1.0)]
 NEAR, FAR = Link(3e-6, 1 / 300e9), Link(14e-6, 1 / 12e9)
@@ -67,13 +69,13 @@ def test_nested_sums_cost_the_same_messages_each_at_the_price_of_its_road(per_no
         messages = [m for m in meter.messages if m.round == number]
         [(link, size)] = {(NEAR if m.source // per_node == m.target // per_node else FAR, m.size_bytes) for m in messages}
         seconds += link.alpha_s + size * link.beta_s_per_byte
-    assert nested_halving_s(8 * 48, k, per_node, NEAR, FAR) == pytest.approx(seconds, rel=1e-12)
+    assert hierarchical_halving_s(8 * 48, k, per_node, NEAR, FAR) == pytest.approx(seconds, rel=1e-12)
 
 
 def test_rings_in_nodes_cost_a_ring_in_each_node_and_one_of_a_share_between_the_nodes():
     for k, per_node in ((8, 1), (8, 2), (64, 8), (8, 8)):
         expected = ring_s(9600, per_node, NEAR) + ring_s(9600 / per_node, k // per_node, FAR)
-        assert nested_ring_s(9600, k, per_node, NEAR, FAR) == pytest.approx(expected, rel=1e-12)
+        assert hierarchical_ring_s(9600, k, per_node, NEAR, FAR) == pytest.approx(expected, rel=1e-12)
 
 
 # Two trees in pieces
@@ -156,7 +158,7 @@ def test_the_closed_forms_on_four_devices_by_hand():
     link = Link(10.0, 0.5)
     assert halving_s(8, 4, link) == 4 * 10 + 2 * (2 + 1)
     assert double_tree_s(8, 4, link, 2) == 12 * (10 + 1)
-    assert nested_halving_s(8, 4, 2, Link(1.0, 0.25), link) == 2 * (1 + 1) + 2 * (10 + 1)
+    assert hierarchical_halving_s(8, 4, 2, Link(1.0, 0.25), link) == 2 * (1 + 1) + 2 * (10 + 1)
 
 
 # Bus bandwidth

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.sums.collectives: what each algorithm leaves, in which bits, after which messages, and what it refuses.
+"""Tests of d2lpar.collectives: what each algorithm leaves, in which bits, after which messages, and what it refuses.
 
 First a few numbers to follow by hand, then any buffers at all. The checks are functions, `check_...(algorithm, case)`.
 The tests of the real algorithms call them, and so do those of the bugs at the end, which are published ones or easily
@@ -15,12 +15,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lpar import allreduce, run_on_devices, try_devices
-from d2lpar.base.buffers import as_arrays
-from d2lpar.pages import museum
-from d2lpar.pages.cells import without_checks
-from d2lpar.sums import collectives
-from d2lpar.sums.collectives import (
+from d2lpar import allreduce, collectives, run_on_devices, try_devices
+from d2lpar.checks import as_arrays
+from d2lpar.collectives import (
+    Meter,
     all_gather,
     allreduce_blocks,
     allreduce_flat,
@@ -29,7 +27,8 @@ from d2lpar.sums.collectives import (
     allreduce_tree,
     reduce_scatter,
 )
-from d2lpar.sums.messages import Meter
+from d2lpar.pages import broken
+from d2lpar.pages.cells import without_checks
 from helpers import bugs, traffic
 from helpers.collective_cases import FLOATS, INTEGERS, LAYOUTS, Case, cases, layouts, lengths_up_to
 from helpers.collective_checks import (
@@ -417,10 +416,10 @@ EVEN_ON_5 = Case(5, (20,))
 STRIDED, GAPS = Case(4, (3, 8), layouts=("every second", "transposed")), Case(4, (12,), layouts=("every second",))
 BUGS = [  # the bug, the traffic that it claims to have, and for each case the checks that catch it
     (without_checks(allreduce)[0], traffic.nothing, {EVEN: {AUDIT}, ODD: {AUDIT}}),  # else only where two buffers are one
-    (museum.allreduce_rank_0, traffic.nothing, {EVEN: {PLACE, AUDIT}, ODD: {PLACE, AUDIT}}),
-    (museum.allreduce_whole, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
-    (museum.allreduce_passing, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
-    (museum.allreduce_behind, traffic.ring, {EVEN: {AUDIT}, ODD: {AUDIT}}),
+    (broken.allreduce_rank_0, traffic.nothing, {EVEN: {PLACE, AUDIT}, ODD: {PLACE, AUDIT}}),
+    (broken.allreduce_whole, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
+    (broken.allreduce_passing, traffic.ring, {EVEN: {DEVICES, METER}, ODD: {DEVICES, METER}}),
+    (broken.allreduce_behind, traffic.ring, {EVEN: {AUDIT}, ODD: {AUDIT}}),
     (bugs.arguments_added_instead_of_what_arrived, traffic.ring, {EVEN: {SUMS, DEVICES, METER},
                                                                   ODD: {SUMS, DEVICES, METER}}),
     (bugs.gather_of_the_chunk_before, traffic.ring, {EVEN: {SUMS}, ODD: {SUMS, METER}}),
@@ -443,9 +442,9 @@ def test_each_bug_is_caught_by_its_checks_and_by_no_other(algorithm, theory, cas
     assert caught_by(algorithm, case, theory) == checks
 
 
-def test_every_allreduce_of_the_museum_is_in_the_table():
-    shown = {name for name, value in vars(museum).items()
-             if name.startswith("allreduce_") and value.__module__ == museum.__name__}
+def test_every_broken_allreduce_is_in_the_table():
+    shown = {name for name, value in vars(broken).items()
+             if name.startswith("allreduce_") and value.__module__ == broken.__name__}
     assert shown and shown <= {bug.__name__ for bug, _, _ in BUGS}
 
 

@@ -1,15 +1,14 @@
-"""Tests of d2lpar.one_step.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
+"""Tests of d2lpar.concise: a fresh start is one to the bit, every example counts once, and training is plain SGD."""
 
 
 import pytest
 import torch
 from torch import nn
 
-from d2lpar import data
-from d2lpar.one_step import concise
-from d2lpar.one_step.concise import count_right, evaluate_accuracy_gpus, train_data_parallel, unwrap
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import LeNet, init_weights, initialize
+from d2lpar import concise, data
+from d2lpar.concise import count_right, evaluate_accuracy_gpus, train_data_parallel, unwrap
+from d2lpar.data_parallel import DataParallel
+from d2lpar.models import LeNet, init_weights, initialize
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("one_core")

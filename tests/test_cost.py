@@ -1,4 +1,4 @@
-"""Tests of d2lpar.sums.cost: the closed forms against rounds that a meter counted, and fitted prices against true ones."""
+"""Tests of d2lpar.cost: the closed forms against rounds that a meter counted, and fitted prices against true ones."""
 
 
 import numpy as np
@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lpar import try_devices
-from d2lpar.sums.collectives import allreduce_naive, allreduce_ring, allreduce_tree
-from d2lpar.sums.cost import PUBLISHED, Link, fit_link, naive_s, ring_s, rounds_s, tree_s
-from d2lpar.sums.messages import Meter
+from d2lpar.collectives import Meter, allreduce_naive, allreduce_ring, allreduce_tree
+from d2lpar.cost import PUBLISHED, Link, fit_link, naive_s, ring_s, rounds_s, tree_s
 
 LINK = Link(20e-6, 1 / 5e9)
 ALGORITHMS = {"naive": (allreduce_naive, naive_s), "tree": (allreduce_tree, tree_s), "ring": (allreduce_ring, ring_s)}

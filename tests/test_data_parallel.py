@@ -1,4 +1,4 @@
-"""Tests of d2lpar.one_step.data_parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
+"""Tests of d2lpar.data_parallel: any module on k devices is the plain module, both ways; a fault changes nothing.
 
 First a few numbers to follow by hand, then the pieces, then any module. Where each replica sees only its shard
 (BatchNorm in training), the oracle is a plain loop over copies of the module.
@@ -14,9 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from d2lpar.base.devices import run_on_devices, try_devices
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.replicas import gather, replicate, scatter
+from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
+from d2lpar.devices import run_on_devices, try_devices
 from helpers.modules import Apply, Picky, convnet, known, mlp, rand
 from helpers.plain_modules import (
     assert_close,

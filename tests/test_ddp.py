@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
+"""Tests of d2lpar.ddp: every way to average equals one worker, on every rank after every step; and what is refused."""
 
 import copy
 import time
@@ -15,11 +15,9 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from d2lpar.larger_batches.batchnorm import convert_batchnorm
-from d2lpar.one_step.models import resnet18
-from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.processes import RankError, RankGroup, ddp, run_ranks
-from d2lpar.processes.ddp import (
+from d2lpar import ddp
+from d2lpar.batchnorm import convert_batchnorm
+from d2lpar.ddp import (
     OwnDDP,
     assign_buckets,
     average_flat,
@@ -27,8 +25,10 @@ from d2lpar.processes.ddp import (
     average_in_hooks,
     broadcast_start,
 )
-from d2lpar.processes.ranks import rank_device
-from d2lpar.processes.traffic import Traffic
+from d2lpar.launch import RankError, RankGroup, run_ranks
+from d2lpar.models import resnet18
+from d2lpar.ranks import Traffic, rank_device
+from d2lpar.scratch import distance, same_bits
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 

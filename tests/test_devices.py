@@ -1,4 +1,4 @@
-"""Tests of d2lpar.base.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
+"""Tests of d2lpar.devices: who gets which device, and what a replica's thread inherits, shares and survives."""
 
 import contextlib
 import gc
@@ -15,9 +15,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from d2lpar import describe_devices, run_on_devices, try_devices
-from d2lpar.base import devices
-from d2lpar.base.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
+from d2lpar import describe_devices, devices, run_on_devices, try_devices
+from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
 from helpers.waiting import until
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
@@ -46,7 +45,7 @@ def test_no_devices_are_refused():
 def test_the_description_says_what_is_virtual_and_what_is_shared(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"Model {device.index}")
     monkeypatch.setattr(devices, "cpu_name", lambda: "Some CPU")
-    monkeypatch.setattr(devices, "ALL_CORES", 8)
+    monkeypatch.setattr(devices, "all_cores", lambda: 8)
     cpu, gpu0, gpu1 = torch.device("cpu"), torch.device("cuda:0"), torch.device("cuda:1")
     assert describe_devices([]) == "no devices"
     assert describe_devices([cpu]) == "[cpu]: 1 virtual device on Some CPU, 1 of 8 cores"

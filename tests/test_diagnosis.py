@@ -27,8 +27,9 @@ from d2lpar.diagnosis import compare as comparing
 from d2lpar.diagnosis.compare import compare
 from d2lpar.diagnosis.recording import record_training
 from d2lpar.diagnosis.rules import RULES
-from d2lpar.pages import ddp_trainings
-from d2lpar.pages.ddp_trainings import (
+from d2lpar.launch import RankGroup
+from d2lpar.pages import ddp_examples
+from d2lpar.pages.ddp_examples import (
     RIGHT,
     WRONG,
     broadcast,
@@ -39,8 +40,7 @@ from d2lpar.pages.ddp_trainings import (
     momentum_sgd,
     sum_up,
 )
-from d2lpar.processes import RankGroup
-from d2lpar.processes.sharding import keep_parts
+from d2lpar.sharding import shard_parameters
 
 SHARED = nn.Linear(6, 4)
 CASES = gate.cases(gate.TUNED)
@@ -265,7 +265,7 @@ def test_what_a_file_does_wrong_is_said_with_its_own_lines_alone(text, words, tm
     assert "d2lpar/" not in said and "__main__" not in said
 
 
-@pytest.mark.parametrize("cut", [fully_shard, keep_parts])
+@pytest.mark.parametrize("cut", [fully_shard, shard_parameters])
 def test_parameters_that_are_cut_over_ranks_are_refused(ranks, cut):
     def sharded(net, batches):
         cut(net)
@@ -455,7 +455,7 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
 @pytest.mark.slow
 def test_ranks_of_its_own_are_on_the_cpu_also_where_there_are_gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # by NCCL, train_with_sum would fail: its sum is on the CPU
-    assert list(diagnose(ddp_trainings.train_with_sum, make_net, *examples(make_net)).faults) == ["divided twice"]
+    assert list(diagnose(ddp_examples.train_with_sum, make_net, *examples(make_net)).faults) == ["divided twice"]
 
 
 @pytest.mark.gpu
@@ -579,7 +579,7 @@ def asks_for_gpus(net, batches):
 
 
 def test_a_script_for_cuda_is_run_on_the_cpu_and_its_batchnorm_is_synchronised(ranks):
-    found = diagnose(asks_for_gpus, ddp_trainings.batchnorm_net, *examples(make_net), ranks)
+    found = diagnose(asks_for_gpus, ddp_examples.batchnorm_net, *examples(make_net), ranks)
     assert found.ok and list(found.notes) == ["CUDA", "mean of means"], str(found)
     assert ".cuda()" in found.notes["CUDA"] and "SyncBatchNorm (a CPU version)" in found.notes["CUDA"]
 

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.processes import RankGroup
-from d2lpar.processes.evaluation import count_right_on_ranks, unwrap_ddp
-from d2lpar.processes.ranks import rank_device
+from d2lpar.ddp import count_right_on_ranks, unwrap_ddp
+from d2lpar.launch import RankGroup
+from d2lpar.ranks import rank_device
 
 SIZES = (1, 2, 3, 4, 7, 20)
 X = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))

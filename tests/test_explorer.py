@@ -10,14 +10,12 @@ from math import ceil, log2
 import pytest
 from vl_convert import vega_to_svg, vegalite_to_vega
 
-from d2lpar.base.checks import check_counts
-from d2lpar.one_step import step_times as ways
-from d2lpar.one_step.step_times import alone_s, by_data_s
+from d2lpar import cost, ways
+from d2lpar.checks import check_counts
+from d2lpar.cost import Link
 from d2lpar.pages import explorer, plot
 from d2lpar.pages.explorer import Slider, bars, curves, expression, show_explorer, still_of
-from d2lpar.sums import cluster_cost as scale
-from d2lpar.sums import cost
-from d2lpar.sums.cost import Link
+from d2lpar.ways import alone_s, data_parallel_s
 
 
 def computed(text: str, **values: float) -> float:
@@ -44,14 +42,14 @@ def test_an_expression_has_the_value_of_the_function(x, y):
 def test_the_formulas_of_the_three_ways_are_told_as_they_are_written():
     numbers = {"k": 3, "batch": 100, "flop": 911e6, "flops_per_s": 10e12, "work_s": 0.027, "shard_s": 0.009, "params_s": 0.045,
                "reads_s": 0.171, "busiest_s": 0.014, "crossing_s": 0.01, "widest_s": 0.007, "overlap": 0.3, "micro": 5}
-    for formula in (alone_s, by_data_s, ways.by_channels_s, ways.by_layers_s):
+    for formula in (alone_s, data_parallel_s, ways.tensor_parallel_s, ways.pipeline_s):
         names = list(inspect.signature(formula).parameters)
         text = expression(formula, **{name: name for name in names})
         assert computed(text, **numbers) == pytest.approx(formula(*(numbers[name] for name in names)), rel=1e-12)
 
 
 def test_an_argument_that_is_not_given_keeps_its_default():
-    assert "overlap" not in expression(by_data_s) and "0.25 * min" in expression(by_data_s, overlap="0.25").replace("(", "").replace(")", "")
+    assert "overlap" not in expression(data_parallel_s) and "0.25 * min" in expression(data_parallel_s, overlap="0.25").replace("(", "").replace(")", "")
 
 
 def loop(x: float) -> float:
@@ -86,7 +84,7 @@ def test_what_vega_cannot_be_told_is_refused(formula):
 def spec():
     return bars({"batch": Slider("batch size", 8, 1, 9, 1), "k": Slider("ranks", 2, 1, 8, 1)},
                 {"flop": "1e9", "flops_per_s": "1e12", "shard_s": "0.012", "params_s": "[1, 2, 3, 4, 5, 6, 7, 8][k - 1] / 1e9"},
-                {"alone": alone_s, "by data": by_data_s}, alone="alone")
+                {"alone": alone_s, "by data": data_parallel_s}, alone="alone")
 
 
 def test_a_specification_is_one_that_vega_takes_and_every_slider_has_a_name():
@@ -98,7 +96,7 @@ def test_a_specification_is_one_that_vega_takes_and_every_slider_has_a_name():
 
 def test_the_still_picture_shows_the_numbers_of_the_functions():
     still, words = still_of(spec())
-    alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * by_data_s(2, 0.012, 2e-9):.1f} ms"
+    alone, by_data = f"{1e3 * alone_s(8, 1e9, 1e12):.1f} ms", f"{1e3 * data_parallel_s(2, 0.012, 2e-9):.1f} ms"
     assert alone in still and f"{by_data}, 2.00 times as fast" in still
     assert words == f"Bars at batch size: 8; ranks: 2. alone: {alone}; by data: {by_data}, 2.00 times as fast."
 
@@ -116,8 +114,8 @@ def curves_of(**changes):
             "given": {"k": "pow(2, power)", "size_bytes": "45e6", "per_node": "min(k, 8)", "pieces": "16", **PRICES,
                       "between.alpha_s": "micros / 1e6", "between.beta_s_per_byte": "1e-9 / gbytes",
                       "inside.alpha_s": "2e-6", "inside.beta_s_per_byte": "1e-11"},
-            "formulas": {"ring": cost.ring_s, "tree": cost.tree_s, "halving": scale.halving_s, "two trees": scale.double_tree_s,
-                         "near first": scale.nested_halving_s},
+            "formulas": {"ring": cost.ring_s, "tree": cost.tree_s, "halving": cost.halving_s, "two trees": cost.double_tree_s,
+                         "near first": cost.hierarchical_halving_s},
             "along": "k", "places": [2**i for i in range(1, 13)], "alone": "2"}
     return curves(**{**made, **changes})
 
@@ -132,8 +130,8 @@ def test_a_price_of_a_link_is_given_as_an_expression_of_its_own():
 
 def test_the_words_of_curves_are_the_numbers_of_the_functions():
     still, words = still_of(curves_of())
-    seconds = {"ring": cost.ring_s(45e6, 512, LINK), "tree": cost.tree_s(45e6, 512, LINK), "halving": scale.halving_s(45e6, 512, LINK),
-               "two trees": scale.double_tree_s(45e6, 512, LINK, 16), "near first": scale.nested_halving_s(45e6, 512, 8, Link(2e-6, 1e-11), LINK)}
+    seconds = {"ring": cost.ring_s(45e6, 512, LINK), "tree": cost.tree_s(45e6, 512, LINK), "halving": cost.halving_s(45e6, 512, LINK),
+               "two trees": cost.double_tree_s(45e6, 512, LINK, 16), "near first": cost.hierarchical_halving_s(45e6, 512, 8, Link(2e-6, 1e-11), LINK)}
     expected = [f"{name}: {float(f'{1e3 * s:.3g}'):g} ms, speed-up {float(f'{2 / (2 / 512 + s):.3g}'):g}" for name, s in seconds.items()]
     assert words == "Curves at devices: 2 to the power of: 9; us: 14; GB/s: 12. " + "; ".join(expected) + "."
     assert "512 devices" in still
@@ -144,9 +142,9 @@ def test_each_curve_has_the_values_of_its_function_along_the_axis():
     for row in curves_of()["transform"]:
         values[row["as"]] = [computed(row["calculate"].replace("datum.k", str(k)), size_bytes=45e6, micros=14, gbytes=12, alone=2000)
                              for k in (2, 64, 4096)]
-    for i, formula in enumerate((cost.ring_s, cost.tree_s, scale.halving_s)):
+    for i, formula in enumerate((cost.ring_s, cost.tree_s, cost.halving_s)):
         assert values[f"curve_{i}"] == pytest.approx([1e3 * formula(45e6, k, LINK) for k in (2, 64, 4096)], rel=1e-12)
-    nested = [1e3 * scale.nested_halving_s(45e6, k, min(k, 8), Link(2e-6, 1e-11), LINK) for k in (2, 64, 4096)]
+    nested = [1e3 * cost.hierarchical_halving_s(45e6, k, min(k, 8), Link(2e-6, 1e-11), LINK) for k in (2, 64, 4096)]
     assert values["curve_4"] == pytest.approx(nested, rel=1e-12) and values["share"] == pytest.approx([1000, 2000 / 64, 2000 / 4096])
 
 

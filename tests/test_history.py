@@ -1,4 +1,4 @@
-"""Tests of d2lpar.base.history: what a training shows while it runs, and what is left of it."""
+"""Tests of d2lpar.timing: what a training shows while it runs, and what is left of it."""
 
 import re
 import signal
@@ -6,15 +6,15 @@ import signal
 import pytest
 import torch
 
-from d2lpar.base import history
-from d2lpar.base.history import History
+from d2lpar import timing
+from d2lpar.timing import History
 
 CPU = [torch.device("cpu")]
 
 
 def test_two_epochs_by_hand(monkeypatch, capsys):
     clock = iter([10.0, 11.5, 20.0, 22.0])
-    monkeypatch.setattr(history.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(clock))
     with History(2, 3, CPU) as training:
         assert list(training.clocked("abc")) == ["a", "b", "c"]
         training.add(0.5)
@@ -29,8 +29,8 @@ def test_two_epochs_by_hand(monkeypatch, capsys):
 
 def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(history.time, "perf_counter", lambda: clock[0])
-    monkeypatch.setattr(history, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + 7 * len(devices)))
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(timing, "synchronize", lambda devices: clock.__setitem__(0, clock[0] + 7 * len(devices)))
     with History(1, 2, CPU) as training:
         clock[0] += 100
         for _ in training.clocked("ab"):

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.base.interrupts, and the drill: Ctrl-C at random moments leaves every step taken everywhere or nowhere."""
+"""Tests of d2lpar.interrupts, and interrupts at random: Ctrl-C at random moments leaves every step taken everywhere or nowhere."""
 
 import gc
 import math
@@ -13,18 +13,18 @@ import torch
 from torch import nn
 
 from d2lpar import allreduce, data, get_params, run_on_devices, train_batch, try_devices
-from d2lpar.base.interrupts import uninterrupted
-from d2lpar.one_step.concise import train_data_parallel
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.models import lenet_params
-from d2lpar.one_step.yardstick import same_bits
-from d2lpar.sums.collectives import (
+from d2lpar.collectives import (
     allreduce_blocks,
     allreduce_flat,
     allreduce_naive,
     allreduce_ring,
     allreduce_tree,
 )
+from d2lpar.concise import train_data_parallel
+from d2lpar.data_parallel import DataParallel
+from d2lpar.interrupts import uninterrupted
+from d2lpar.models import lenet_params
+from d2lpar.scratch import same_bits
 from helpers.waiting import until
 
 pytestmark = pytest.mark.usefixtures("ctrl_c_is_obeyed")
@@ -144,7 +144,7 @@ def test_three_interrupts_end_the_wait_for_a_rank_that_never_ends():
     assert run_on_devices(abs, [-1, -2]) == [1, 2] and ended == [(3, True)]
 
 
-# The drill
+# Interrupts at random
 
 
 def interrupted(work, longest_s):
@@ -185,7 +185,7 @@ def seconds_of(work, calls=5):
     return min(taken)
 
 
-def drill_train_batch(interrupts):
+def interrupt_train_batch(interrupts):
     for k, share in ((2, 0.4), (3, 0.3), (5, 0.2), (8, 0.1)):  # the more devices, the longer a step takes
         step, replicas = a_training(k)
         step_s = seconds_of(step)
@@ -197,7 +197,7 @@ def drill_train_batch(interrupts):
 
 
 def test_after_an_interrupt_all_replicas_have_taken_the_step_or_none(one_core):
-    drill_train_batch(80)
+    interrupt_train_batch(80)
 
 
 @pytest.mark.parametrize("stride", [1, 2])  # with gaps in memory a buffer is copied, and written back

@@ -15,8 +15,8 @@ from torch._C._distributed_c10d import _dump_fr_trace
 from torch.distributed._local_tensor import LocalTensor, LocalTensorMode
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.one_step.yardstick import distance
-from d2lpar.processes.launch import RankGroup
+from d2lpar.launch import RankGroup
+from d2lpar.scratch import distance
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 

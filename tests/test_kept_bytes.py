@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.one_step.models import LeNet
+from d2lpar.larger_batches import accumulate_gradients
+from d2lpar.models import LeNet
 from d2lpar.pages.kept_bytes import most_kept_bytes
 
 

@@ -6,17 +6,19 @@ import pytest
 import torch
 
 from d2lpar import allreduce, try_devices
-from d2lpar.pages import museum
-from d2lpar.pages.message_audit import AuditError, audit
-from d2lpar.sums.collectives import (
+from d2lpar.collectives import (
+    Meter,
     all_gather,
     allreduce_blocks,
     allreduce_naive,
     allreduce_ring,
     allreduce_tree,
+    deliver,
+    exchange,
     reduce_scatter,
 )
-from d2lpar.sums.messages import Meter, deliver, exchange
+from d2lpar.pages import broken
+from d2lpar.pages.message_audit import AuditError, audit
 
 pytestmark = pytest.mark.usefixtures("no_meter_is_left_on", "one_core")
 
@@ -37,8 +39,8 @@ def with_local_work(data):
         x += sum(others[1:])
 
 
-HONEST = [allreduce_naive, allreduce_tree, allreduce_ring, reduce_scatter, all_gather, museum.allreduce_whole,
-          museum.allreduce_passing, with_local_work]
+HONEST = [allreduce_naive, allreduce_tree, allreduce_ring, reduce_scatter, all_gather, broken.allreduce_whole,
+          broken.allreduce_passing, with_local_work]
 
 
 @pytest.mark.parametrize("algorithm", HONEST, ids=lambda algorithm: algorithm.__name__)
@@ -119,7 +121,7 @@ def without_any_message(data):
     allreduce(data)
 
 
-CHEATS = [museum.allreduce_behind, by_numpy, in_a_thread, by_messages_that_carry_a_sum_made_behind,
+CHEATS = [broken.allreduce_behind, by_numpy, in_a_thread, by_messages_that_carry_a_sum_made_behind,
           by_a_message_that_arrives_elsewhere, by_the_last_rank_alone, by_what_was_sent_to_another, without_any_message]
 
 
@@ -258,4 +260,4 @@ def test_devices_may_differ_from_each_other():
     data = [x.to(d) for x, d in zip(buffers(4), devices)]
     assert audit(allreduce_ring, data).num_rounds == 6
     with pytest.raises(AuditError):
-        audit(museum.allreduce_behind, data)
+        audit(broken.allreduce_behind, data)

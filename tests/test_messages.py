@@ -1,4 +1,4 @@
-"""Tests of d2lpar.sums.messages: what a round moves, what a meter counts, and what is refused before anything is moved."""
+"""Tests of d2lpar.collectives: what a round moves, what a meter counts, and what is refused before anything is moved."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from d2lpar import run_on_devices, try_devices
-from d2lpar.sums.messages import Message, Meter, deliver, exchange
+from d2lpar.collectives import Message, Meter, deliver, exchange
 from helpers.rounds import numbers, values
 from helpers.waiting import until
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.one_step.models: LeNet as a function is the familiar module, and its fresh parameters are what is promised.
+"""Tests of d2lpar.models: LeNet as a function is the familiar module, and its fresh parameters are what is promised.
 
 ResNet-18 is the one of Dive into Deep Learning, at any width.
 """
@@ -8,7 +8,7 @@ import torch
 from d2l import torch as d2l
 from torch import nn
 
-from d2lpar.one_step.models import Residual, lenet, lenet_params, resnet18
+from d2lpar.models import Residual, lenet, lenet_params, resnet18
 
 
 def lenet_module(params):

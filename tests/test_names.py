@@ -9,13 +9,11 @@ from pathlib import Path
 
 import nbformat
 
-import d2lpar
-from d2lpar.pages import names
 from revisions import notebooks
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-SCRIPTS = {"d2lpar.__main__", "d2lpar.processes.keeper"}  # run, never imported
-UNLISTED = SCRIPTS | {"d2lpar.processes.rank", "d2lpar.pages.ddp_trainings"}  # a part of launch; scripts
+SCRIPTS = {"d2lpar.__main__", "d2lpar._reaper"}  # run, never imported
+UNLISTED = SCRIPTS | {"d2lpar._rank", "d2lpar.pages.ddp_examples"}  # a part of launch; scripts
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
 
 
@@ -61,6 +59,12 @@ def private_names(tree: ast.AST) -> set[str]:
     return {name for name in found if is_private(name)}
 
 
+def defined(tree: ast.Module) -> set[str]:
+    """The names that a module defines at its top."""
+    return {name for node in tree.body for name in [getattr(node, "name", ""), *(
+        target.id for target in [*getattr(node, "targets", []), getattr(node, "target", None)] if isinstance(target, ast.Name))] if name}
+
+
 def imports(tree: ast.AST, ours: set[str]) -> Iterator[tuple[str, str, str]]:
     """For each import of one of our modules, or from it: the module, the name imported from it or "", and the name here."""
     for node in ast.walk(tree):
@@ -92,7 +96,7 @@ def test_nobody_reads_a_private_name_of_another_module(root: Path) -> None:
 def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
     bare = []
     for module, tree in modules(root).items():
-        if module.endswith("ddp_trainings"):
+        if module.endswith("ddp_examples"):
             continue  # scripts, whose names in its tables say what is changed in them
         classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
         for body in [tree.body, *(node.body for node in classes if not is_private(node.name))]:
@@ -118,38 +122,45 @@ def test_a_package_only_passes_on_what_its_modules_define(root: Path) -> None:
 
 def test_imports_go_in_the_order_of_the_api_pages(root: Path) -> None:
     order, trees = listed(root), modules(root)
-    places = {module: place for place, module in enumerate(order)} | {"d2lpar.processes": order.index("d2lpar.processes.launch")}
+    places = {module: place for place, module in enumerate(order)}
     early = [f"{module} imports {other}, which comes later" for module in order
              for other, _, _ in imports(trees[module], set(trees)) if other not in UNLISTED
              if places[other] >= places[module]]
     assert early == []
 
 
-def test_the_top_of_the_package_is_what_the_api_page_says_and_what_editors_see(root: Path) -> None:
-    said = re.search(r"^`import d2lpar as dp` is enough.*?\n\n(.*?)\n\n", (root / "book" / "api.md").read_text("utf8"), re.M | re.S)
-    assert said and sorted(re.findall(r"\.(\w+)`", said[1])) == dir(d2lpar)
-    [for_editors] = [node for node in modules(root)["d2lpar"].body
-                     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
-    homes = {name: f"d2lpar.{home}" for name, home in d2lpar._HOMES.items()}
-    assert {name: module for module, name, _ in imports(for_editors, set(modules(root)))} == homes
+def public(root: Path, package: str = "d2lpar") -> dict[str, str]:
+    """The names that a package passes on, each with the module from which it comes."""
+    tree = modules(root)[package]
+    assert [node for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != alias.asname] == []
+    return {name: module for module, name, _ in imports(tree, set(modules(root)))}
+
+
+def test_the_top_of_the_package_is_what_the_api_page_and_its_help_say(root: Path) -> None:
+    said = re.search(r"^`import d2lpar as dp` has .*?\n\n(.*?)\n\n", (root / "book" / "api.md").read_text("utf8"), re.M | re.S)
+    assert said and dict(re.findall(r"~(d2lpar[.a-z_]*)\.(\w+)`", said[1])) != {}
+    assert {name: module for module, name in re.findall(r"~(d2lpar[.a-z_]*)\.(\w+)`", said[1])} == public(root)
+    helped = re.search(r"the order of the book:(.*?)`help\(", ast.get_docstring(modules(root)["d2lpar"]) or "", re.S)
+    assert helped and sorted(re.findall(r"\w+", re.sub(r"^\s*[A-Z][A-Za-z, ]+:", "", helped[1], flags=re.M))) == sorted(public(root))
+
+
+def test_each_name_has_one_home(root: Path) -> None:
+    for package in ("d2lpar", "d2lpar.pages"):
+        for name, module in public(root, package).items():
+            assert name in defined(modules(root)[module]), name
+    assert set(public(root)) & set(public(root, "d2lpar.pages")) == set()
+    assert {module for module in public(root, "d2lpar.pages").values() if not module.startswith("d2lpar.pages.")} == set()
 
 
 def test_nothing_that_a_reader_takes_along_imports_what_only_pages_need(root: Path) -> None:
     trees = modules(root)
     reaching = {module for module, tree in trees.items() for other, _, _ in imports(tree, set(trees))
                 if other.startswith("d2lpar.pages") and not module.startswith("d2lpar.pages")}
-    assert reaching == {"d2lpar", "d2lpar.__main__"}  # by names that are looked up when they are first used
+    assert reaching == {"d2lpar.__main__"}  # when a command asks for it
 
 
 def test_no_module_has_the_name_of_something_else_that_is_public(root: Path) -> None:
     stems = [module.rpartition(".")[2] for module in modules(root)]
-    public = set(dir(d2lpar)) | set(names.HOMES)
-    assert sorted(public & set(stems)) == []
+    assert (set(public(root)) | set(public(root, "d2lpar.pages"))) & set(stems) == set()
     listed_stems = [module.rpartition(".")[2] for module in listed(root)]
     assert len(listed_stems) == len(set(listed_stems))
-
-
-def test_each_name_is_found_twice_and_is_the_same(root: Path) -> None:
-    for name in [*dir(d2lpar), *names.HOMES]:
-        assert getattr(d2lpar, name) is getattr(d2lpar, name), name
-    assert not set(dir(d2lpar)) & set(names.HOMES)

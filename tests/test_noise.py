@@ -1,11 +1,11 @@
-"""Tests of d2lpar.larger_batches.noise: the noise scale is that of a distribution that is known."""
+"""Tests of d2lpar.larger_batches: the noise scale is that of a distribution that is known."""
 
 from math import inf
 
 import pytest
 import torch
 
-from d2lpar.larger_batches.noise import noise_scale
+from d2lpar.larger_batches import noise_scale
 
 
 def test_three_gradients_by_hand():

@@ -9,8 +9,8 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from d2lpar.base.timing import Span
 from d2lpar.pages import plot
+from d2lpar.timing import Span
 
 mpl.use("agg")
 
@@ -154,7 +154,7 @@ def test_predicted_curves_are_dashed_and_measured_points_carry_the_marker():
 
 
 def test_every_training_is_a_line_and_those_of_one_name_look_alike():
-    fig = plot.draw_trainings({"one": [([1, 2], [0.3, 0.5]), ([1, 3], [0.2, 0.6])], "two": [([0.5], [0.4])]}, "time (s)", "accuracy")
+    fig = plot.draw_runs({"one": [([1, 2], [0.3, 0.5]), ([1, 3], [0.2, 0.6])], "two": [([0.5], [0.4])]}, "time (s)", "accuracy")
     lines = fig.axes[0].lines
     assert [list(line.get_xdata()) for line in lines] == [[1, 2], [1, 3], [0.5]]
     assert lines[0].get_color() == lines[1].get_color() != lines[2].get_color()

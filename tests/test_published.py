@@ -9,11 +9,11 @@ from statistics import median
 import pytest
 
 from d2lpar.pages import published
-from d2lpar.pages.published import published_controls, published_trainings
+from d2lpar.pages.published import published_controls, published_runs
 
 
 def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
-    trainings = published_trainings()
+    trainings = published_runs()
     settings = Counter((t.framework, t.num_gpus, t.batch_size, t.lr) for t in trainings)
     assert settings == {("MXNet", 1, 256, 0.1): 100, ("MXNet", 2, 512, 0.2): 100,
                         ("PyTorch", 1, 256, 0.1): 50, ("PyTorch", 2, 512, 0.2): 51}
@@ -23,7 +23,7 @@ def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
 
 @pytest.mark.parametrize("page", ["README.md", "book/index.md"])
 def test_the_first_pages_tell_what_the_file_says(page, root):
-    found = {k: [t.accuracies[-1] for t in published_trainings() if (t.framework, t.num_gpus) == ("PyTorch", k)] for k in (1, 2)}
+    found = {k: [t.accuracies[-1] for t in published_runs() if (t.framework, t.num_gpus) == ("PyTorch", k)] for k in (1, 2)}
     words = (root / page).read_text("utf8")
     told = re.search(r"In (\d+) published PyTorch trainings on two .* median (\.\d+); in (\d+) on one it has (\.\d+)\.", words, re.I)
     assert [float(x) for x in told.groups()] == [
@@ -31,12 +31,12 @@ def test_the_first_pages_tell_what_the_file_says(page, root):
 
 
 def test_the_file_is_the_one_that_was_gathered():
-    content = Path(published.__file__).with_name("trainings.csv").read_bytes()
+    content = Path(published.__file__).with_name("published_runs.csv").read_bytes()
     assert hashlib.sha256(content).hexdigest() == "eacbaffdbf7842d19feb6daf7a0c22b62b7f200d4c184bc82ef993867921ce11"
 
 
 def test_a_page_that_was_looked_up_by_hand_prints_what_the_file_says():
-    [one, two] = [t for t in published_trainings() if t.commit == "1b94b19315eef593e6a29a3321676059103aa6f7"]
+    [one, two] = [t for t in published_runs() if t.commit == "1b94b19315eef593e6a29a3321676059103aa6f7"]
     assert (one.epoch_s, two.epoch_s, round(one.accuracies[-1], 2), round(two.accuracies[-1], 2)) == (14.0, 8.8, 0.90, 0.89)
     assert one.address == ("https://github.com/d2l-ai/d2l-pytorch-colab/blob/1b94b19315eef593e6a29a3321676059103aa6f7/"
                            "chapter_computational-performance/multiple-gpus-concise.ipynb")

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.ranks: a ring that ranks run themselves is that of virtual devices, bit for bit.
+"""Tests of d2lpar.ranks: a ring that ranks run themselves is that of virtual devices, bit for bit.
 
 And of what its chapter and its exercises say of ranks that send and receive.
 """
@@ -11,8 +11,8 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from d2lpar.processes.ranks import rank_device, ring_allreduce
-from d2lpar.sums.collectives import allreduce_ring
+from d2lpar.collectives import allreduce_ring
+from d2lpar.ranks import rank_device, ring_allreduce
 
 SIZES = [0, 1, 2, 7, 1000]
 

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 import draw_finding
-from weights import weigh
+from chapter_sizes import measure
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, rea
 
 
 def test_the_ways_through_the_book_take_as_long_as_they_say(readme: str, chapters: list[Path]) -> None:
-    minutes = {path.stem: weigh(path).minutes for path in chapters}
+    minutes = {path.stem: measure(path).minutes for path in chapters}
     told = {"Twenty minutes": minutes["02_data_parallelism_from_scratch"], "Nine hours": sum(minutes.values()),
             "Two hours": sum(spent for name, spent in minutes.items() if name < "07")}
     assert re.findall(r"^- \*\*(.*?)\*\*:", readme, re.M) == ["Twenty minutes", "Two hours", "Nine hours"]

@@ -11,11 +11,10 @@ import pytest
 import torch
 
 from d2lpar import get_params, load_data_fashion_mnist, train_batch, try_devices
-from d2lpar.one_step.models import lenet_params
-from d2lpar.one_step.scratch import shard_backward
-from d2lpar.one_step.yardstick import distance
+from d2lpar.models import lenet_params
 from d2lpar.pages.records import RecordError
 from d2lpar.pages.results import stored_records, stored_results, stored_script
+from d2lpar.scratch import distance, shard_backward
 
 GROUPS = {"devices": 25, "variant": 15, "batches": 40, "rounding": 45, "start": 3}
 
@@ -53,7 +52,7 @@ def test_stored_records_are_read_with_what_is_said_of_them_and_not_when_they_are
 
 
 def test_the_stored_trainings_are_those_of_the_plan_on_real_data(tool):
-    found = stored_results("lenet_trainings")
+    found = stored_results("lenet_runs")
     about = found.pop("about")
     assert {name: len(runs) for name, runs in found.items()} == GROUPS == Counter(group for group, *_ in tool.plan())
     said = [(group, said) for group, said, *_ in tool.plan()]
@@ -64,7 +63,7 @@ def test_the_stored_trainings_are_those_of_the_plan_on_real_data(tool):
 
 
 def test_every_stored_number_can_be_one():
-    found = stored_results("lenet_trainings")
+    found = stored_results("lenet_runs")
     for group, runs in found.items():
         for run in runs if group != "about" else ():
             assert all(0 <= accuracy <= 1 for accuracy in run.get("accuracies", []))

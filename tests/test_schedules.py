@@ -1,4 +1,4 @@
-"""Tests of d2lpar.larger_batches.schedules: the rates are those of a hand and of torch, and a rule without sense is refused."""
+"""Tests of d2lpar.larger_batches: the rates are those of a hand and of torch, and a rule without sense is refused."""
 
 from math import isclose
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import LinearLR
 
-from d2lpar.larger_batches.schedules import linear_lr, warmup_lr
+from d2lpar.larger_batches import linear_lr, warmup_lr
 
 
 def test_four_times_the_batch_is_four_times_the_rate_and_the_same_batch_the_same_rate():

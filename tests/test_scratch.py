@@ -1,4 +1,4 @@
-"""Tests of d2lpar.one_step.scratch: k replicas are one worker and stay equal to the bit, and a failed step changes nothing.
+"""Tests of d2lpar.scratch: k replicas are one worker and stay equal to the bit, and a failed step changes nothing.
 
 In exact arithmetic nothing depends on the number of devices; what rounding may do is bounded here.
 """
@@ -24,10 +24,10 @@ from d2lpar import (
     train_batch_threads,
     try_devices,
 )
-from d2lpar.one_step.models import lenet, lenet_params, loss
-from d2lpar.one_step.scratch import shard_backward
+from d2lpar.models import lenet, lenet_params, loss
 from d2lpar.pages.cells import without_checks
-from d2lpar.pages.step_spans import record_step
+from d2lpar.pages.step_spans import trace_step
+from d2lpar.scratch import shard_backward
 
 CPU = torch.device("cpu")
 STEPS = [train_batch, train_batch_threads]
@@ -205,7 +205,7 @@ def test_a_recorded_step_is_the_step_and_shows_what_every_rank_did(run, step):
     plain, watched = replicas(3), replicas(3)
     for _ in range(2):
         step(X, y, plain, [CPU] * 3, 0.1)
-        spans = record_step(run, X, y, watched, [CPU] * 3, 0.1)
+        spans = trace_step(run, X, y, watched, [CPU] * 3, 0.1)
     assert all(torch.equal(p, q) for a, b in zip(plain, watched) for p, q in zip(a, b))
     for rank in range(3):
         done = [span.what for span in spans if span.rank == rank]

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.sharding: every stage, and the library, equals one worker; what it holds, sends and refuses."""
+"""Tests of d2lpar.sharding: every stage, and the library, equals one worker; what it holds, sends and refuses."""
 
 import gc
 import tempfile
@@ -19,20 +19,19 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from d2lpar.one_step.yardstick import distance, same_bits
-from d2lpar.processes.ddp import average_flat, broadcast_start, trained_params
-from d2lpar.processes.ranks import rank_device
-from d2lpar.processes.sharding import (
+from d2lpar.ddp import average_flat, broadcast_start, trained_params
+from d2lpar.ranks import Traffic, rank_device, trace_rank
+from d2lpar.scratch import distance, same_bits
+from d2lpar.sharding import (
     Memory,
     Whole,
-    gather_parts,
-    keep_parts,
+    all_gather_parts,
     mean_part,
     padded,
     parts_to_step,
     reduce_gradient,
+    shard_parameters,
 )
-from d2lpar.processes.traffic import Traffic, record_rank
 from test_ddp import message_of
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(180)]
@@ -64,7 +63,7 @@ def odd(seed=0):
 
 def gather_all(params, parts):
     for p, part in zip(params, parts):
-        p.data.copy_(gather_parts(part.data, p.shape))
+        p.data.copy_(all_gather_parts(part.data, p.shape))
 
 
 def stage_1(net, make, before=lambda params: None, reduce=reduce_gradient, step=None, gather=gather_all):
@@ -96,7 +95,7 @@ def stage_2(net, make, reduce=reduce_gradient):
 
 
 def stage_3(net, make):
-    keep_parts(net)
+    shard_parameters(net)
     optimizer = make([p for p in net.parameters() if p.requires_grad])
 
     def update():
@@ -225,7 +224,7 @@ def test_what_is_wrong_is_far_from_one_worker(group_of, way):
 def halves(rank, n):
     X = torch.arange(float(n), dtype=torch.float64, device=rank_device()) * (rank + 1)
     part = mean_part(X)
-    return part.cpu(), gather_parts(part, X.shape).cpu()
+    return part.cpu(), all_gather_parts(part, X.shape).cpu()
 
 
 @pytest.mark.parametrize("n", [1, 5, 6])
@@ -239,7 +238,7 @@ def test_the_halves_together_are_the_mean_and_each_part_is_there_once(group_of, 
 
 def scatter(rank):
     X = torch.ones(4, device=rank_device())
-    return [span.what for span in record_rank(rank, lambda: mean_part(X))]
+    return [span.what for span in trace_rank(rank, lambda: mean_part(X))]
 
 
 def test_gloo_makes_the_reduce_scatter_of_an_allreduce(group_of):
@@ -456,13 +455,13 @@ def test_rank_0_has_half_a_network_and_what_all_save_another_number_of_ranks_can
 
 def refusals(rank):
     found = {}
-    for cut in (parts_to_step, keep_parts):
+    for cut in (parts_to_step, shard_parameters):
         found[cut.__name__, "start"] = message_of(cut, odd(seed=rank))
         same = odd(seed=rank)
         broadcast_start(same)
         found[cut.__name__, "broadcast"] = message_of(cut, same)
         net = odd()
-        keep_parts(net)
+        shard_parameters(net)
         found[cut.__name__, "twice"] = message_of(cut, net)
         found[cut.__name__, "shape"] = message_of(cut, nn.Linear(2, 2 + rank).to(rank_device()))
     return found
@@ -470,7 +469,7 @@ def refusals(rank):
 
 def test_other_starts_and_other_networks_are_refused_on_all_ranks(group_of):
     for found in group_of(2).run(refusals):
-        for cut in ("parts_to_step", "keep_parts"):
+        for cut in ("parts_to_step", "shard_parameters"):
             assert found[cut, "start"] == ("ValueError: ranks 0 and 1 begin with different numbers: call "
                                            "broadcast_start(module) before")
             assert found[cut, "broadcast"] == "nothing was refused"
@@ -478,7 +477,7 @@ def test_other_starts_and_other_networks_are_refused_on_all_ranks(group_of):
             assert found[cut, "shape"].startswith("ValueError: the networks of rank 0 and rank 1 differ in")
 
 
-@pytest.mark.parametrize("cut", [parts_to_step, keep_parts])
+@pytest.mark.parametrize("cut", [parts_to_step, shard_parameters])
 def test_without_a_group_it_is_refused_in_words(cut):
     with pytest.raises(ValueError, match="there is no group of processes"):
         cut(nn.Linear(2, 2))

@@ -11,11 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from d2lpar import DataParallel, try_devices
-from d2lpar.one_step.models import init_weights, initialize, resnet18
-from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.models import init_weights, initialize, resnet18
 from d2lpar.pages import study
 from d2lpar.pages.results import stored_records
 from d2lpar.pages.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_setting, run_study, settings
+from d2lpar.scratch import distance, same_bits
 
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
 BASE = Setting("full", "fresh", 2, 8, 0.2, 22)

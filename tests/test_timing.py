@@ -1,4 +1,4 @@
-"""Tests of d2lpar.base.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
+"""Tests of d2lpar.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
 
 import re
 
@@ -6,9 +6,9 @@ import psutil
 import pytest
 import torch
 
-from d2lpar.base import timing
-from d2lpar.base.devices import ALL_CORES
-from d2lpar.base.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
+from d2lpar import timing
+from d2lpar.devices import all_cores
+from d2lpar.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
 
 CPU = torch.device("cpu")
 
@@ -56,7 +56,7 @@ def test_what_comes_before_a_case_comes_before_each_call_and_is_not_timed(monkey
 def test_the_machine_is_described_in_six_facts():
     facts = describe_machine()
     assert list(facts) == "processor GPUs memory system Python torch".split() and all(facts.values())
-    assert f", {ALL_CORES} cores" in facts["processor"] and facts["torch"] == torch.__version__.partition("+")[0]
+    assert f", {all_cores()} cores" in facts["processor"] and facts["torch"] == torch.__version__.partition("+")[0]
     memory_gb = int(re.fullmatch(r"(\d+) GB", facts["memory"])[1])
     assert abs(memory_gb - psutil.virtual_memory().total / 1e9) < 1
 

@@ -17,16 +17,15 @@ import d2lpar
 from revisions import tracked
 
 SLOW_TO_LOAD = {"matplotlib", "d2l", "torchvision", "pandas", "torch._dynamo", "IPython"}
+LOADED = "import torch, sys; before = set(sys.modules); import d2lpar; print(*(set(sys.modules) - before))"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line, loaded", [
-    ("from d2lpar import train_batch", set()), ("import d2lpar as dp; dp.train, dp.diagnose, dp.SyncBatchNorm", set()),
-    ("import d2lpar as dp; dp.resnet18(10)", set()), ("import d2lpar; d2lpar.plot", {"matplotlib"})])
-def test_what_takes_long_to_load_is_loaded_by_those_who_need_it(line: str, loaded: set[str]) -> None:
-    code = f"{line}; import sys; print(sorted({SLOW_TO_LOAD} & set(sys.modules)))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{sorted(loaded)}\n"
+def test_the_package_loads_little_more_than_pytorch_does() -> None:
+    run = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    loaded = set(run.stdout.split())
+    assert "d2lpar.scratch" in loaded and SLOW_TO_LOAD & loaded == set()
+    assert len([name for name in loaded if not name.startswith("d2lpar")]) <= 60, sorted(loaded)
 
 
 BLOCKED = """\
@@ -65,12 +64,9 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", d2lpar.__version__)
 
 
-def test_help_names_all_that_a_reader_takes_along_in_a_hundred_lines() -> None:
+def test_help_fits_into_a_hundred_lines() -> None:
     text = pydoc.render_doc(d2lpar, renderer=pydoc.plaintext)
-    assert len(text.splitlines()) <= 100
-    said = re.search(r"as the book goes:(.*?)`help\(", text, re.S)
-    names = re.findall(r"\w+", re.sub(r"^\s*[A-Z][a-z ]+:", "", said[1], flags=re.M))
-    assert sorted(names) == dir(d2lpar)
+    assert "train_batch_threads" in text and len(text.splitlines()) <= 100
 
 
 def texts(root: Path) -> dict[str, str]:

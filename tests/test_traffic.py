@@ -1,4 +1,4 @@
-"""Tests of d2lpar.processes.traffic: collectives and bytes as PyTorch counts them, and spans that lie where the work was."""
+"""Tests of d2lpar.ranks: collectives and bytes as PyTorch counts them, and spans that lie where the work was."""
 
 import time
 
@@ -9,9 +9,8 @@ from torch import nn
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.profiler import record_function
 
-from d2lpar.processes.ddp import OwnDDP, average_flat, average_gradients
-from d2lpar.processes.ranks import rank_device
-from d2lpar.processes.traffic import Traffic, record_rank
+from d2lpar.ddp import OwnDDP, average_flat, average_gradients
+from d2lpar.ranks import Traffic, rank_device, trace_rank
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 
@@ -54,7 +53,7 @@ def on_a_rank(rank):
         with CommDebugMode() as theirs, Traffic() as ours:
             step()
         counted[way] = theirs.get_total_counts(), dict(ours.counts), ours.total_bytes
-        spans[way] = record_rank(rank, step)
+        spans[way] = trace_rank(rank, step)
     with Traffic() as others:
         x, parts = torch.ones(6, device=rank_device()), torch.ones(3, device=rank_device())
         dist.broadcast(x, 0)

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from d2lpar.base.checks import shown
+from d2lpar.checks import shown
 from d2lpar.pages.verdicts import check, verdict
 
 

@@ -1,12 +1,12 @@
-"""Tests of d2lpar.one_step.yardstick: the yardstick itself must be right, and must be able to say no."""
+"""Tests of d2lpar.scratch: the yardstick itself must be right, and must be able to say no."""
 
 import pytest
 import torch
 from torch import nn
 
-from d2lpar.one_step.models import lenet, lenet_params
-from d2lpar.one_step.yardstick import distance, one_worker, same_bits
+from d2lpar.models import lenet, lenet_params
 from d2lpar.pages.cells import without_checks
+from d2lpar.scratch import distance, one_worker, same_bits
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """What the site needs beyond jupyter-book.
 
 Local MathJax, alt texts of figures, outputs that are sentences, a script of each chapter, links between taught cells
-and the API page, the tables of the machines, of the weights and of the bench, the buttons that need the repository's
-address, no thebe, chapters' numbers, and numbers of exercises and figures that are those of JupyterLab.
+and the API page, the tables of the machines, of the sizes of chapters and of the bench, the buttons that need the
+repository's address, no thebe, chapters' numbers, and numbers of exercises and figures that are those of JupyterLab.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
+from chapter_sizes import measure
+from chapter_sizes import table as table_of_sizes
 from d2lpar.pages.bench.report import Row, blocks, finding, from_json, table
 from export_script import package_at, script_of
 from revisions import notebooks
 from sync_cells import defined_name, full_name, taught_names
-from weights import table as table_of_weights
-from weights import weigh
 
 MATHJAX = ("mathjax/tex-chtml.js", "mathjax/input/tex/extensions/", "mathjax/output/chtml/fonts/woff-v2/")
 SCRIPTS = "_downloads"
@@ -212,14 +212,14 @@ class Machines(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines))
 
 
-class Weights(SphinxDirective):
-    """The table of what each chapter weighs, as `book/tools/weights.py` prints it."""
+class ChapterSizes(SphinxDirective):
+    """The table of the sizes of the chapters, as `book/tools/chapter_sizes.py` prints it."""
 
     def run(self) -> list[nodes.Node]:
         paths = notebooks(Path(self.env.srcdir, "notebooks"))
         for path in paths:
             self.env.note_dependency(str(path))
-        head, *rows = table_of_weights([weigh(path) for path in paths])
+        head, *rows = table_of_sizes([measure(path) for path in paths])
         lines = [f"| {' | '.join(head)} |", "|---" + "|--:" * (len(head) - 1) + "|"]
         return self.parse_text_to_nodes("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]))
 
@@ -275,7 +275,7 @@ def setup(app: Sphinx) -> dict:
     gc.disable()  # to search for garbage takes a third of a build's time; to leave it, a third more memory
     keep_alt_texts()
     app.add_directive("machines", Machines)
-    app.add_directive("weights", Weights)
+    app.add_directive("chapter-sizes", ChapterSizes)
     app.add_directive("bench", Bench)
     app.connect("config-inited", follow_repository)
     app.connect("doctree-read", mark_prose)

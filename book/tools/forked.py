@@ -63,7 +63,7 @@ def start(run, words, env, rank):
     """In place of `Run.start_rank`."""
     words = [word.replace("{rank}", str(rank)) for word in words]
     run.processes.append(Forked(words, dict(env), str(run.folder / f"{rank}.output")))
-    run.keeper.stdin.write(b"%d\n" % run.processes[-1].pid)
+    run.reaper.stdin.write(b"%d\n" % run.processes[-1].pid)
 
 
 FRESH = Run.start_rank

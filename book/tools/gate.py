@@ -7,7 +7,7 @@ A set is a folder of scripts and `cases.toml`, which says of each what it is:
   ranks the mistake shows, if that is not 2 and 3;
 - `meant`: it differs from a single device on purpose; with the fault allowed, nothing may be left.
 
-The catalogue of the page, `d2lpar.pages.ddp_trainings`, belongs to the tuned set, which was used to write the rules. A
+The catalogue of the page, `d2lpar.pages.ddp_examples`, belongs to the tuned set, which was used to write the rules. A
 held-out set was written by an author who had not seen the rules, and was run once on the frozen rules. There were two
 rounds: the first set has joined the tuned one, and the second is in `tests/diagnose/held_out`. The rates are in
 `d2lpar/pages/stored/gate.json`.
@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from d2lpar.diagnosis import diagnose
-from d2lpar.pages.ddp_trainings import RIGHT, WRONG, examples
-from d2lpar.processes import RankGroup
+from d2lpar.launch import RankGroup
+from d2lpar.pages.ddp_examples import RIGHT, WRONG, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 TUNED, HELD_OUT = ROOT / "tests" / "diagnose" / "tuned", ROOT / "tests" / "diagnose" / "held_out"

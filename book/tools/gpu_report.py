@@ -24,11 +24,11 @@ import torch
 import torch.distributed as dist
 from tabulate import tabulate
 
-from d2lpar.base.devices import set_seed, try_devices
-from d2lpar.base.timing import describe_machine, time_each_repeat
+from d2lpar.devices import set_seed, try_devices
 from d2lpar.pages.bench.cases import resnet_step
 from d2lpar.pages.bench.report import Row, ratio_row, table
 from d2lpar.pages.bench.run import FULL, group_rows
+from d2lpar.timing import describe_machine, time_each_repeat
 
 ROOT = Path(__file__).resolve().parents[2]
 # in a process of its own, so that what ends it, a time-out or a crash, is one failure, and the others still run

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist
-from d2lpar.base.timing import describe_machine
 from d2lpar.data import provenance
-from d2lpar.one_step.models import lenet_params
-from d2lpar.one_step.scratch import sgd, shard_backward
+from d2lpar.models import lenet_params
 from d2lpar.pages.records import run_missing
+from d2lpar.scratch import sgd, shard_backward
+from d2lpar.timing import describe_machine
 
 COMMAND = "python book/tools/run_batch_sizes.py"
 STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "batch_sizes.jsonl"

@@ -18,8 +18,8 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
-from d2lpar.base.timing import describe_machine
 from d2lpar.data import NUM_TEST, NUM_TRAIN, provenance
+from d2lpar.timing import describe_machine
 from revisions import committed, keep_ids, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]

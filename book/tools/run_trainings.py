@@ -1,11 +1,11 @@
 """Run the trainings of LeNet that take too long for a page: `python book/tools/run_trainings.py`.
 
 Each is run over several seeds, one process for each core, and what is left of it stands in
-`d2lpar/pages/stored/lenet_trainings.json`, with the machine, the images and the command. It needs the real data and
+`d2lpar/pages/stored/lenet_runs.json`, with the machine, the images and the command. It needs the real data and
 about twenty minutes on two cores.
 
 - `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
-- `variant`: the same on 2, 4 and 8 devices with `museum.allreduce_rank_0`, and how far apart the replicas are.
+- `variant`: the same on 2, 4 and 8 devices with `broken.allreduce_rank_0`, and how far apart the replicas are.
 - `batches`: batch sizes, learning rates and epochs, another start and order for each seed.
 - `start`: the start of Dive into Deep Learning, weights of size 0.01, for many epochs.
 - `rounding`: how far a step on two shards and one on the whole batch move apart, for several activations.
@@ -27,15 +27,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist, split_batch, train_batch_threads, try_devices
-from d2lpar.base.devices import ALL_CORES
-from d2lpar.base.timing import describe_machine
-from d2lpar.one_step.models import lenet_params, loss
-from d2lpar.one_step.scratch import sgd, shard_backward
-from d2lpar.one_step.yardstick import distance
-from d2lpar.pages.museum import allreduce_rank_0
+from d2lpar.devices import all_cores
+from d2lpar.models import lenet_params, loss
+from d2lpar.pages.broken import allreduce_rank_0
+from d2lpar.scratch import distance, sgd, shard_backward
+from d2lpar.timing import describe_machine
 
 COMMAND = "python book/tools/run_trainings.py"
-STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "lenet_trainings.json"
+STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "lenet_runs.json"
 NUM_TRAIN, NUM_TEST, EPOCHS = 3500, 2048, 10
 SEEDS = range(5)
 BATCHES = ((64, 0.05, 10), (256, 0.2, 10), (512, 0.2, 10), (512, 0.4, 10), (1024, 0.2, 10), (1024, 0.8, 10),
@@ -130,7 +129,7 @@ def main() -> None:
     """Run the plan and store what it gives."""
     runs = plan()
     found: dict[str, list[dict]] = {}
-    with ProcessPoolExecutor(ALL_CORES, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+    with ProcessPoolExecutor(all_cores(), get_context("spawn"), torch.set_num_threads, (1,)) as pool:
         waiting = [pool.submit(function, **arguments) for _, _, function, arguments in runs]
         for number, ((group, said, *_), end) in enumerate(zip(runs, waiting), 1):
             found.setdefault(group, []).append({**said, **end.result()})

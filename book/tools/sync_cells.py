@@ -66,7 +66,7 @@ def taught_cells(notebook: nbformat.NotebookNode) -> list[tuple[nbformat.Noteboo
 
 
 def full_name(module: str, name: str) -> str:
-    """What `name` of the module of this name is called from outside: `d2lpar.one_step.scratch.train_batch`."""
+    """What `name` of the module of this name is called from outside: `d2lpar.scratch.train_batch`."""
     return ".".join([*home(module).relative_to(ROOT).with_suffix("").parts, name])
 
 

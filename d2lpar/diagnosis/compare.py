@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from d2lpar.base.checks import check_counts
+from d2lpar.checks import check_counts
 from d2lpar.diagnosis.evidence import (
     TOLERANCE,
     Evidence,
@@ -39,7 +39,7 @@ from d2lpar.diagnosis.evidence import (
 from d2lpar.diagnosis.recording import HERE, Record, Step
 from d2lpar.diagnosis.rules import NAMES, RULES, Rule
 from d2lpar.diagnosis.running import Alone, Seen, nothing, run_alone, run_rank
-from d2lpar.processes import RankError, RankGroup
+from d2lpar.launch import RankError, RankGroup
 
 START_S = 300.0  # for the start of the ranks, which is not the script's time
 FIRST_STEP_S = 10.0  # for the first step alone, where the whole did not end

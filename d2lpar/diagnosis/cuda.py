@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader
 
-from d2lpar.larger_batches.batchnorm import convert_batchnorm
+from d2lpar.batchnorm import convert_batchnorm
 
 # the functions of torch.cuda and torch.accelerator that do nothing here
 MEMORY_BYTES = 80 * 2**30  # of a GPU that is not there

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from d2lpar.base.checks import check_counts
+from d2lpar.checks import check_counts
 from d2lpar.diagnosis.compare import Diagnosis
 
 FEED_NAMES = ("same examples on all ranks", "different numbers of batches", "repeated examples", "padded",

@@ -25,9 +25,9 @@ MARK = ".before-"  # in the name of a copy
 
 
 class KeptFiles:
-    """Keeps files as they were before a run changed them; `put_back` of d2lpar.processes.keeper is its other half.
+    """Keeps files as they were before a run changed them; `put_back` of d2lpar._reaper is its other half.
 
-    `folder` has a mark for each of them, with its path and the copy's, so that all ranks and the keeper know it.
+    `folder` has a mark for each of them, with its path and the copy's, so that all ranks and the reaper know it.
     """
 
     def __init__(self, folder: str | Path) -> None:

@@ -32,9 +32,8 @@ COLLECTIVES = ("all_reduce broadcast reduce all_gather all_gather_into_tensor re
                "barrier gather scatter all_to_all all_to_all_single all_gather_object broadcast_object_list "
                "gather_object scatter_object_list send recv").split()
 HERE = os.path.dirname(__file__)
-NOT_THE_SCRIPT = tuple(os.path.join(folder, "") for folder in (
-    HERE, os.path.join(os.path.dirname(HERE), "processes"), os.path.dirname(torch.__file__),
-    sysconfig.get_path("stdlib")))
+_LIBRARIES = tuple(os.path.join(folder, "") for folder in (os.path.dirname(torch.__file__),
+                                                            sysconfig.get_path("stdlib")))
 
 
 class Step(NamedTuple):
@@ -360,12 +359,18 @@ def record_training(train: Callable, net: nn.Module, batches: Sequence[tuple[Ten
     return recorder.record(returned)
 
 
+def of_the_script(name: str) -> bool:
+    """Whether a file of this name is the user's: not of this package, of PyTorch, of Python or of another library."""
+    return (os.path.dirname(name) not in (HERE, os.path.dirname(HERE)) and not name.startswith((*_LIBRARIES, "<frozen"))
+            and "site-packages" not in name)
+
+
 def script_line() -> str:
     """The line of the user's script that is being run, as in "train.py, line 27: `loss.backward()`"; "" if unknown."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((*NOT_THE_SCRIPT, "<frozen")) and "site-packages" not in name:
+        if of_the_script(name):
             code = linecache.getline(name, frame.f_lineno, frame.f_globals).strip()
             where = "line" if name.startswith("<") else f"{_file_name(name)}, line"
             return f"{where} {frame.f_lineno}" + f": `{code}`" * bool(code)

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from d2lpar._rank import loopback
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.recording import Record, record_training
-from d2lpar.processes.rank import loopback
-from d2lpar.processes.ranks import rank_device
+from d2lpar.ranks import rank_device
 
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 WITH_DROPOUT = (nn.MultiheadAttention, nn.RNNBase)

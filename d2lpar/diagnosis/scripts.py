@@ -27,15 +27,15 @@ from typing import Any
 
 import torch
 
-from d2lpar.base.checks import check_counts
+from d2lpar._rank import loopback
+from d2lpar._reaper import put_back
+from d2lpar.checks import check_counts
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
-from d2lpar.diagnosis.recording import NOT_THE_SCRIPT
+from d2lpar.diagnosis.recording import of_the_script
 from d2lpar.diagnosis.rules import NAMES
 from d2lpar.diagnosis.watching import ROOT, SETTINGS, STACK_SIGNAL, Settings
-from d2lpar.processes.keeper import put_back
-from d2lpar.processes.rank import loopback
 
 LOOK_S = 0.1
 IDLE_S = 10.0  # without a record and without work, while all ranks wait in PyTorch
@@ -44,7 +44,7 @@ MOST_IDLE_S = 600.0  # the same while none does
 LEAVING_S = 3.0  # for what a script does at its end, such as deleting temporary files
 PATIENCE_S = 5.0  # for the other ranks, when one has seen enough or has ended
 LAST_LINES = 12  # of the script's output, shown after an error
-KEEPER = Path(ROOT, "d2lpar", "processes", "keeper.py")
+REAPER = Path(ROOT, "d2lpar", "_reaper.py")
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.M)
 OF_GPUS = re.compile(r"NVIDIA driver|CUDA error|compiled with CUDA|CUDA-capable")
 WAITS = re.compile(rf"{re.escape(os.sep)}torch{re.escape(os.sep)}(?!utils|hub)")
@@ -178,7 +178,7 @@ class Run:
 
     def __init__(self, k: int, show: bool, shared: Path | None = None) -> None:
         self.k, self.show, self.folder = k, show, shared or Path(tempfile.mkdtemp(prefix="d2lpar-watch-"))
-        self.keeper = subprocess.Popen([sys.executable, "-I", "-S", str(KEEPER), str(self.folder)], bufsize=0,
+        self.reaper = subprocess.Popen([sys.executable, "-I", "-S", str(REAPER), str(self.folder)], bufsize=0,
                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                        process_group=0)
         self.processes: list[Any] = []  # subprocess.Popen, or objects like it
@@ -197,10 +197,10 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _end_keeper(self) -> None:
-        self.keeper.kill()
-        self.keeper.wait()
-        assert self.keeper.stdin is not None
-        self.keeper.stdin.close()
+        self.reaper.kill()
+        self.reaper.wait()
+        assert self.reaper.stdin is not None
+        self.reaper.stdin.close()
 
     def start(self, words: Sequence[str], settings: Settings) -> None:
         """Start the script as torchrun would, or once if it starts its ranks itself."""
@@ -225,8 +225,8 @@ class Run:
             output: Any = sys.stderr if self.show else file
             self.processes.append(subprocess.Popen([sys.executable, "-c", code, *words], env=env, stdout=output,
                                                    stderr=output, stdin=subprocess.DEVNULL, start_new_session=True))
-        assert self.keeper.stdin is not None
-        self.keeper.stdin.write(b"%d\n" % self.processes[-1].pid)
+        assert self.reaper.stdin is not None
+        self.reaper.stdin.write(b"%d\n" % self.processes[-1].pid)
 
     def attend(self) -> None:
         """Wait until all ranks have ended, have seen enough, or hang; then kill them."""
@@ -285,8 +285,7 @@ class Run:
         waits: list[bool] = []
         for r, rank in enumerate(self.records()):
             frames = FRAME.findall(_read(self.folder / f"{r}.stack"))
-            own = [frame for frame in frames
-                   if not frame[0].startswith((*NOT_THE_SCRIPT, "<")) and "site-packages" not in frame[0]]
+            own = [frame for frame in frames if of_the_script(frame[0]) and not frame[0].startswith("<")]
             last = _read(self.folder / f"{r}.line")
             end = next((data for kind, data in rank if kind == "end"), None)
             if end:

@@ -1,4 +1,44 @@
 """What only the pages and their authors need: figures, explorers, checks of exercises, stored results, bench, study.
 
-No module outside this room imports it, but for the names that `d2lpar` looks up when they are first used.
+`import d2lpar.pages as book` has the names that chapters use. No module outside this subpackage imports it.
 """
+
+from d2lpar.pages.cells import without_checks as without_checks
+from d2lpar.pages.explorer import Slider as Slider
+from d2lpar.pages.explorer import bars as bars
+from d2lpar.pages.explorer import curves as curves
+from d2lpar.pages.explorer import show_explorer as show_explorer
+from d2lpar.pages.kept_bytes import most_kept_bytes as most_kept_bytes
+from d2lpar.pages.kill_tests import Kill as Kill
+from d2lpar.pages.kill_tests import differing as differing
+from d2lpar.pages.kill_tests import kill_test as kill_test
+from d2lpar.pages.message_audit import AuditError as AuditError
+from d2lpar.pages.message_audit import audit as audit
+from d2lpar.pages.plot import draw_chunks as draw_chunks
+from d2lpar.pages.plot import draw_curves as draw_curves
+from d2lpar.pages.plot import draw_cuts as draw_cuts
+from d2lpar.pages.plot import draw_fit as draw_fit
+from d2lpar.pages.plot import draw_intervals as draw_intervals
+from d2lpar.pages.plot import draw_memory as draw_memory
+from d2lpar.pages.plot import draw_panels as draw_panels
+from d2lpar.pages.plot import draw_runs as draw_runs
+from d2lpar.pages.plot import draw_seeds as draw_seeds
+from d2lpar.pages.plot import draw_step as draw_step
+from d2lpar.pages.plot import draw_timeline as draw_timeline
+from d2lpar.pages.plot import draw_timelines as draw_timelines
+from d2lpar.pages.plot import draw_turns as draw_turns
+from d2lpar.pages.plot import show as show
+from d2lpar.pages.published import published_controls as published_controls
+from d2lpar.pages.published import published_runs as published_runs
+from d2lpar.pages.results import stored_records as stored_records
+from d2lpar.pages.results import stored_results as stored_results
+from d2lpar.pages.results import stored_script as stored_script
+from d2lpar.pages.step_spans import data_parallel_spans as data_parallel_spans
+from d2lpar.pages.step_spans import pipeline_spans as pipeline_spans
+from d2lpar.pages.step_spans import tensor_parallel_spans as tensor_parallel_spans
+from d2lpar.pages.step_spans import trace_step as trace_step
+from d2lpar.pages.stepper import show_stepper as show_stepper
+from d2lpar.pages.stepper import trace_rounds as trace_rounds
+from d2lpar.pages.study import Setting as Setting
+from d2lpar.pages.study import predicted as predicted
+from d2lpar.pages.verdicts import check as check

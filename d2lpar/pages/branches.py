@@ -18,9 +18,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from d2lpar.base.checks import check_counts
-from d2lpar.base.devices import try_devices
+from d2lpar.checks import check_counts
 from d2lpar.data import Batches, load_data_fashion_mnist
+from d2lpar.devices import try_devices
 from d2lpar.pages.study import (
     SMALL,
     Setting,

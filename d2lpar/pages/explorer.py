@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from matplotlib.colors import to_hex
 
-from d2lpar.base.checks import is_number, shown
-from d2lpar.base.history import in_notebook
+from d2lpar.checks import is_number, shown
 from d2lpar.pages.plot import rank_style
+from d2lpar.timing import in_notebook
 
 VEGALITE_VERSION = "5.21"
 VEGALITE = "application/vnd.vegalite.v5+json"

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from d2lpar.base.buffers import check_buffers, check_lists
-from d2lpar.sums.messages import Message, Meter
+from d2lpar.checks import check_buffers, check_lists
+from d2lpar.collectives import Message, Meter
 
 
 class AuditError(ValueError):

@@ -21,8 +21,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from d2lpar.base.history import in_notebook
-from d2lpar.base.timing import Span
+from d2lpar.timing import Span, in_notebook
 
 MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
 STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
@@ -476,7 +475,7 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
     return fig
 
 
-def draw_trainings(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
+def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
                    ) -> Figure:
     """Every training as a line of its own, those of one name alike: the spread is what lies between them.
 

@@ -2,8 +2,8 @@
 
 The recipe is that of the multi-GPU chapters of Dive into Deep Learning: ResNet-18 for small images on the 60,000 images
 of Fashion-MNIST, ten epochs; batch size 256 and learning rate 0.1 on one GPU, 512 and 0.2 on two. Weights are drawn
-from N(0, 0.01^2), but for those of layers that some pages make later. `trainings.csv` holds what the built notebooks in
-the public history of four repositories print and draw.
+from N(0, 0.01^2), but for those of layers that some pages make later. `published_runs.csv` holds what the built
+notebooks in the public history of four repositories print and draw.
 
 `controls.csv` holds trainings of the same book's pages for one device, from the same history: ten epochs of the
 same images, on ResNet's and DenseNet's pages in 96 x 96 pixels. There both libraries take the last, partial minibatch
@@ -22,7 +22,7 @@ from typing import NamedTuple
 URL = "https://github.com/{}/blob/{}/chapter_{}/{}"
 
 
-class Training(NamedTuple):
+class PublishedRun(NamedTuple):
     """One published training: where it stands, its setting, its test accuracies, and seconds per epoch as printed."""
 
     repository: str
@@ -73,11 +73,11 @@ def _accuracies(row: dict[str, str]) -> tuple[float, ...]:
 
 
 @cache
-def published_trainings() -> tuple[Training, ...]:
+def published_runs() -> tuple[PublishedRun, ...]:
     """All 301, in the order of the file: MXNet's English pages first."""
-    return tuple(Training(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"],
+    return tuple(PublishedRun(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"],
                           int(row["gpus"]), int(row["batch"]), float(row["lr"]), _accuracies(row),
-                          float(row["seconds"])) for row in _rows("trainings.csv"))
+                          float(row["seconds"])) for row in _rows("published_runs.csv"))
 
 
 @cache

@@ -9,13 +9,13 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from d2lpar.base.timing import Span, Stopwatch
-from d2lpar.one_step.models import lenet, loss
-from d2lpar.one_step.scratch import allreduce, fresh_gradients, sgd, split_batch
-from d2lpar.one_step.step_times import Piece, cuts_of, flop_of_stages
+from d2lpar.models import lenet, loss
+from d2lpar.scratch import allreduce, fresh_gradients, sgd, split_batch
+from d2lpar.timing import Span, Stopwatch
+from d2lpar.ways import Piece, cuts_of, flop_of_stages
 
 
-def record_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
+def trace_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
                 devices: Sequence[torch.device], lr: float) -> list[Span]:
     """The step of `train_batch`, with a stopwatch around each of its parts: forward, backward, allreduce, update.
 
@@ -59,7 +59,7 @@ class _Schedule:
         return start + seconds
 
 
-def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+def data_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                overlap: bool = False) -> list[Span]:
     """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
     plan, everyone, now = _Schedule(overlap), range(k), 0.0
@@ -75,7 +75,7 @@ def data_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, 
     return plan.spans
 
 
-def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+def tensor_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                   overlap: bool = False) -> list[Span]:
     """The same by channels; with `overlap` one half of the batch is computed while what the other has made is sent."""
     plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
@@ -93,7 +93,7 @@ def channel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: floa
     return plan.spans
 
 
-def layer_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
+def pipeline_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                 micro: int = 1) -> list[Span]:
     """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks.
 

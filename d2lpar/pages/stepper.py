@@ -1,4 +1,4 @@
-"""A sum that readers go through round by round, without a kernel: `record_rounds` runs it, `show_stepper` shows it.
+"""A sum that readers go through round by round, without a kernel: `trace_rounds` runs it, `show_stepper` shows it.
 
 On the site `book/tools/explorer_ext.py` and `stepper.js` draw it; JupyterLab shows the still picture of all rounds.
 """
@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from d2lpar.base.devices import try_devices
-from d2lpar.base.history import in_notebook
+from d2lpar.collectives import Message, Meter
+from d2lpar.devices import try_devices
 from d2lpar.pages.plot import rank_style, use_book_style
-from d2lpar.sums.messages import Message, Meter
+from d2lpar.timing import in_notebook
 
 STEPPER = "application/vnd.d2lpar.stepper+json"
 
@@ -34,7 +34,7 @@ class Round(NamedTuple):
     holds: list[list[list[int]]]
 
 
-def record_rounds(algorithm: Callable[[list[Tensor]], object], k: int) -> list[Round]:
+def trace_rounds(algorithm: Callable[[list[Tensor]], object], k: int) -> list[Round]:
     """Run `algorithm` on `k` devices, and give the state at the start and after each of its rounds.
 
     Each buffer has `k` numbers, a chunk of a ring each, from which it can be told whose numbers are in a sum.

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from d2lpar.base.checks import check_counts
-from d2lpar.base.devices import ALL_CORES, try_devices
-from d2lpar.base.timing import describe_machine
+from d2lpar.checks import check_counts
 from d2lpar.data import OFFICIAL_TRAIN, Batches, load_data_fashion_mnist, provenance
-from d2lpar.one_step.models import init_weights, initialize, resnet18
-from d2lpar.one_step.scratch import split_batch
+from d2lpar.devices import all_cores, try_devices
+from d2lpar.models import init_weights, initialize, resnet18
 from d2lpar.pages.records import run_missing
+from d2lpar.scratch import split_batch
+from d2lpar.timing import describe_machine
 
 LAST_STEPS, STARTS, NORMS = ("full", "damped", "dropped"), ("fresh", "used"), ("batch", "group")
 
@@ -299,7 +299,7 @@ def run_and_record(path: str | Path, command: str, runs: list[dict[str, Any]], r
     """
     about = {"command": command, "machine": describe_machine(), "size": size._asdict(),
              "data": provenance(size.num_train, size.num_test)}
-    run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else ALL_CORES)
+    run_missing(path, about, runs, partial(run, size), 1 if torch.cuda.is_available() else all_cores())
 
 
 def run(size: Size, setting: dict[str, Any], seed: int) -> dict[str, Any]:

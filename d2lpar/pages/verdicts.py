@@ -9,7 +9,7 @@ from importlib import import_module
 from traceback import extract_tb, walk_tb
 from typing import Any
 
-from d2lpar.base.checks import is_number, shown
+from d2lpar.checks import is_number, shown
 
 
 def check(label: str, answer: Any) -> None:

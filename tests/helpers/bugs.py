@@ -1,14 +1,13 @@
 """False collectives that only the tests need, easily made ones and one that was published.
 
-Those that a chapter shows stand in d2lpar/museum.py.
+Those that a chapter shows stand in d2lpar/pages/broken.py.
 """
 
 import itertools
 
 import torch
 
-from d2lpar.sums.collectives import allreduce_naive, allreduce_ring, reduce_scatter
-from d2lpar.sums.messages import exchange
+from d2lpar.collectives import allreduce_naive, allreduce_ring, exchange, reduce_scatter
 
 
 def next_of(k):
@@ -16,7 +15,7 @@ def next_of(k):
 
 
 def arguments_added_instead_of_what_arrived(data):
-    """The tutorial of `museum.allreduce_passing`, an older version.
+    """The tutorial of `broken.allreduce_passing`, an older version.
 
     accum[:] += recv[:] and += send[:], the function's arguments.
     """

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from d2lpar import try_devices
+from d2lpar.collectives import Meter
 from d2lpar.pages.message_audit import AuditError, audit
-from d2lpar.sums.messages import Meter
 from helpers.traffic import Traffic
 
 

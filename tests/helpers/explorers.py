@@ -5,10 +5,18 @@ from math import ceil
 
 import torch
 
-from d2lpar.one_step.models import resnet18
-from d2lpar.one_step.step_times import Piece, alone_s, by_channels_s, by_data_s, by_layers_s, pieces_of, stages_of
-from d2lpar.sums.cluster_cost import double_tree_s, halving_s, nested_halving_s, nested_ring_s
-from d2lpar.sums.cost import PUBLISHED, Link, ring_s, tree_s
+from d2lpar.cost import (
+    PUBLISHED,
+    Link,
+    double_tree_s,
+    halving_s,
+    hierarchical_halving_s,
+    hierarchical_ring_s,
+    ring_s,
+    tree_s,
+)
+from d2lpar.models import resnet18
+from d2lpar.ways import Piece, alone_s, data_parallel_s, pieces_of, pipeline_s, stages_of, tensor_parallel_s
 
 BARS, CURVES = "20_three_ways", "09_four_thousand_devices"  # the pages on which they are
 
@@ -28,8 +36,8 @@ def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, mi
         (batch, flop), (ceil(batch / k), flop), (batch, stages.busiest)))
     params_s, reads_s, crossing_s, widest_s = (4 * numbers / (gbytes * 1e9) for numbers in (
         params, batch * reads, batch * stages.crossing, batch * stages.widest))
-    times = (work_s, by_data_s(k, shard_s, params_s, percent / 100), by_channels_s(k, work_s, reads_s, percent / 100),
-             by_layers_s(work_s, busiest_s, crossing_s, widest_s, micro))
+    times = (work_s, data_parallel_s(k, shard_s, params_s, percent / 100), tensor_parallel_s(k, work_s, reads_s, percent / 100),
+             pipeline_s(work_s, busiest_s, crossing_s, widest_s, micro))
     return [1e3 * seconds for seconds in times]
 
 
@@ -38,5 +46,5 @@ def curves_ms(power: int, mbytes: float, micros: float, gbytes: float, near: int
     inside, k, size, link = PUBLISHED["NVLink 4"].link, 2**power, mbytes * 1e6, Link(micros / 1e6, 1e-9 / gbytes)
     trees, per_node = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000)), min(k, 2**near)
     times = (tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,
-             nested_ring_s(size, k, per_node, inside, link), nested_halving_s(size, k, per_node, inside, link))
+             hierarchical_ring_s(size, k, per_node, inside, link), hierarchical_halving_s(size, k, per_node, inside, link))
     return [1e3 * seconds for seconds in times]

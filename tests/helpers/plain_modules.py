@@ -5,7 +5,7 @@ import copy
 import torch
 from torch.utils import _pytree as pytree
 
-from d2lpar.one_step.data_parallel import DataParallel
+from d2lpar.data_parallel import DataParallel
 from helpers.modules import rand
 
 CPU = torch.device("cpu")

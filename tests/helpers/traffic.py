@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 
-from d2lpar.sums import collectives
+from d2lpar import collectives
 
 BLOCK_BYTES = 24  # three blocks and more where the package would have one
 
@@ -14,7 +14,7 @@ BLOCK_BYTES = 24  # three blocks and more where the package would have one
 @contextmanager
 def small_blocks(block_bytes=BLOCK_BYTES, cores=3):
     """Several blocks for each of several threads, also on a machine of one core."""
-    with mock.patch.multiple(collectives, BLOCK_BYTES=block_bytes, ALL_CORES=cores):
+    with mock.patch.multiple(collectives, BLOCK_BYTES=block_bytes, all_cores=lambda: cores):
         yield
 
 

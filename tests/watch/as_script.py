@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from d2lpar.diagnosis.compare import _cut_alike, _cut_batches, _size
-from d2lpar.pages.ddp_trainings import RIGHT, WRONG, examples
+from d2lpar.pages.ddp_examples import RIGHT, WRONG, examples
 
 
 def main(name: str) -> None:

@@ -1,5 +1,5 @@
 from d2lpar import evaluate_accuracy, split_batch
-from d2lpar.one_step.models import lenet
+from d2lpar.models import lenet
 
 
 def a_constant(device_params, devices, data_iter):

@@ -1,7 +1,7 @@
 import torch
 from torch.nn.utils import clip_grad_norm_
 
-from d2lpar.base.devices import all_gather_here
+from d2lpar.devices import all_gather_here
 
 
 def alone(grads, max_norm, k, all_reduce):

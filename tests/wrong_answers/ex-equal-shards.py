@@ -1,4 +1,4 @@
-from d2lpar.larger_batches.batchnorm import combine_moments
+from d2lpar.batchnorm import combine_moments
 
 
 def between_forgotten(counts, means, squares):

@@ -1,7 +1,6 @@
 import torch
 
-from d2lpar.sums.collectives import allreduce_blocks, allreduce_ring, allreduce_tree
-from d2lpar.sums.messages import exchange
+from d2lpar.collectives import allreduce_blocks, allreduce_ring, allreduce_tree, exchange
 
 
 def _halving(data):

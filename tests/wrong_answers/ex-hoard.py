@@ -1,5 +1,5 @@
-from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.one_step.models import loss
+from d2lpar.larger_batches import accumulate_gradients
+from d2lpar.models import loss
 
 
 def half_is_kept(net, X, y, m):

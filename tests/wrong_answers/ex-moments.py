@@ -1,6 +1,6 @@
 import torch
 
-from d2lpar.larger_batches.batchnorm import combine_moments, moments
+from d2lpar.batchnorm import combine_moments, moments
 
 
 def all_in_memory(batches):

@@ -1,7 +1,7 @@
 import torch
 
 import d2lpar as dp
-from d2lpar.sums.collectives import allreduce_naive
+from d2lpar.collectives import allreduce_naive
 
 _remembered = []
 

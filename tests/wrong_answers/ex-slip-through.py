@@ -2,7 +2,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from d2lpar.pages.ddp_trainings import train_ddp
+from d2lpar.pages.ddp_examples import train_ddp
 
 
 def it_raises(net, batches):

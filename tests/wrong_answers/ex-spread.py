@@ -1,7 +1,6 @@
 import torch
 
-from d2lpar.sums.collectives import allreduce_flat, allreduce_naive, allreduce_ring
-from d2lpar.sums.messages import deliver, exchange
+from d2lpar.collectives import allreduce_flat, allreduce_naive, allreduce_ring, deliver, exchange
 
 
 def a_last_turn_that_is_not_full(device_tensors):

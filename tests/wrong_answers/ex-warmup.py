@@ -1,6 +1,6 @@
 from math import cos, pi
 
-from d2lpar.larger_batches.schedules import warmup_lr
+from d2lpar.larger_batches import warmup_lr
 
 
 def a_straight_line_down(step, lr, k, warmup, num_updates):

@@ -13,13 +13,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from d2lpar.base.devices import ALL_CORES, cores_per_device, run_on_devices, set_seed, try_devices
-from d2lpar.base.timing import time_each_repeat
-from d2lpar.one_step.models import LeNet, lenet, lenet_params, loss, resnet18
-from d2lpar.one_step.scratch import get_params, train_batch_threads
-from d2lpar.one_step.yardstick import distance, one_worker
+from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
+from d2lpar.devices import all_cores, cores_per_device, run_on_devices, set_seed, try_devices
+from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
 from d2lpar.pages.bench.report import Times
-from d2lpar.sums.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
+from d2lpar.scratch import distance, get_params, one_worker, train_batch_threads
+from d2lpar.timing import time_each_repeat
 
 RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
 BATCH_SIZE, LR = 256, 0.05
@@ -48,8 +47,8 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
         WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
     """
     k = dist.get_world_size()
-    if cores != ALL_CORES:
-        raise RuntimeError(f"this rank has {ALL_CORES} cores for its virtual devices, the machine {cores}")
+    if cores != all_cores():
+        raise RuntimeError(f"this rank has {all_cores()} cores for its virtual devices, the machine {cores}")
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     set_seed(0)
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
@@ -121,7 +120,7 @@ def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
         return partial(_repeat, partial(ALGORITHMS[name], buffers()), calls)
 
     def one_pass() -> Case:
-        shares = list(zip(*(x.tensor_split(min(k, ALL_CORES)) for x in buffers())))
+        shares = list(zip(*(x.tensor_split(min(k, all_cores())) for x in buffers())))
         return partial(_repeat, partial(run_on_devices, _pass, shares), calls)
 
     return {"processes": processes, **{name: partial(algorithm, name) for name in ALGORITHMS}, "one pass": one_pass}
@@ -133,7 +132,7 @@ def lenet_cases(rank: int, k: int) -> Makers:
     expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
     steps = {"processes": partial(ddp_step, LeNet(), X, y, rank, k), "plain loop": partial(plain_step, X, y),
              "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
-             "1 device, all cores": partial(device_step, X, y, 1, ALL_CORES)}
+             "1 device, all cores": partial(device_step, X, y, 1, all_cores())}
     return {name: partial(_checked_step, f"LeNet by {name}", step, expected) for name, step in steps.items()}
 
 
@@ -163,7 +162,7 @@ def resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], C
     makers = {"processes": processes, "own buckets": partial(own, "own buckets"),
               "tensor by tensor": partial(own, "tensor by tensor"), "1 device": partial(devices, "1 device", alone, 1),
               "k devices": partial(devices, "k devices", sharded, k),
-              "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, ALL_CORES)}
+              "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, all_cores())}
     if batch_size == SMALL_BATCH_SIZE:
         del makers["k devices"]
     return makers
@@ -229,14 +228,14 @@ def _module_step(net: nn.Module, X: Tensor, y: Tensor, after: Callable[[], objec
 
 def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     """ResNet-18 on k devices of so many cores each, through the book's DataParallel."""
-    from d2lpar.one_step.data_parallel import DataParallel
+    from d2lpar.data_parallel import DataParallel
 
     devices = devices_of(k)
     step, replicas = _module_step(DataParallel(_resnet().to(devices[0]), devices), X, y)
 
     def with_cores() -> None:
         before = torch.get_num_threads()
-        torch.set_num_threads(ALL_CORES)  # for the caller's loss and update, as in a program of its own
+        torch.set_num_threads(all_cores())  # for the caller's loss and update, as in a program of its own
         with cores_per_device(cores):
             step()
         torch.set_num_threads(before)
@@ -246,7 +245,7 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
 
 def resnet_own_step(name: str, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """ResNet-18 through the book's own buckets, or with its gradients averaged one by one; this rank's shard."""
-    from d2lpar.processes.ddp import OwnDDP, average_gradients, broadcast_start
+    from d2lpar.ddp import OwnDDP, average_gradients, broadcast_start
 
     net, shard = _resnet().to(devices_of(k)[rank]), (X.tensor_split(k)[rank], y.tensor_split(k)[rank])
     if name == "own buckets":

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 
-from d2lpar.base.devices import ALL_CORES, cores_per_device
-from d2lpar.base.timing import describe_machine
 from d2lpar.data import NUM_TRAIN, load_data_fashion_mnist
+from d2lpar.devices import all_cores, cores_per_device
+from d2lpar.launch import RankError, run_ranks
 from d2lpar.pages.bench.cases import (
     ALGORITHMS,
     BATCH_SIZE,
@@ -29,7 +29,7 @@ from d2lpar.pages.bench.cases import (
 from d2lpar.pages.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
 from d2lpar.pages.bench.single import dispatch_times, loader_times
 from d2lpar.pages.bench.survival import checkpoint_times, restart_times
-from d2lpar.processes import RankError, run_ranks
+from d2lpar.timing import describe_machine
 
 NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
 BETWEEN = {part: f"ResNet-18, batch {size}" for part, size in
@@ -71,8 +71,8 @@ def bench(quick: bool = False) -> Report:
 def group_rows(k: int, parts: Sequence[str], repeats: int) -> list[Row]:
     """The rows of some parts that k processes measure, saying which."""
     print(f"{k} processes: {', '.join(parts)}")
-    with cores_per_device(ALL_CORES):  # the ranks may use the whole machine
-        backend, times = run_ranks(measure, k, parts, repeats, ALL_CORES, timeout_s=900)[0]
+    with cores_per_device(all_cores()):  # the ranks may use the whole machine
+        backend, times = run_ranks(measure, k, parts, repeats, all_cores(), timeout_s=900)[0]
     rows = []
     for part in parts:
         if part in NETS:
@@ -98,13 +98,13 @@ def allreduce_rows(k: int, size: str, backend: str, times: Times) -> list[Row]:
 def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     """A step of `net` on k devices against one device, with its share and with all cores, and against PyTorch's way."""
     gpus = torch.cuda.device_count() if backend == "nccl" else 0
-    at_once = min(k, gpus or ALL_CORES)  # devices that work at the same time
+    at_once = min(k, gpus or all_cores())  # devices that work at the same time
     ours = (times, "k devices")
     what = f"{net}, {k} devices"
     rows = [ratio_row("training step", what, "1 device, its share", *ours, "1 device", float(at_once))]
     if not gpus:
-        rows.append(ratio_row("training step", what, f"1 device, all {ALL_CORES} cores",
-                              *ours, "1 device, all cores", at_once / ALL_CORES))
+        rows.append(ratio_row("training step", what, f"1 device, all {all_cores()} cores",
+                              *ours, "1 device, all cores", at_once / all_cores()))
     rows.append(ratio_row("training step", what, f"DistributedDataParallel, {backend}, {k} processes",
                           *ours, "processes"))
     if k == 2 and "plain loop" in times:
@@ -116,12 +116,12 @@ def step_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
 def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
     """A step with our own buckets between processes against PyTorch's, and against doing without."""
     gpus = torch.cuda.device_count() if backend == "nccl" else 0
-    at_once = min(k, gpus or ALL_CORES)
+    at_once = min(k, gpus or all_cores())
     library = f"DistributedDataParallel, {backend}, {k} processes"
     against = {"1 device": ("1 device, its share", float(at_once)),
                "tensor by tensor": ("tensor by tensor", None), "processes": (library, None)}
     if not gpus:
-        against["1 device, all cores"] = (f"1 device, all {ALL_CORES} cores", at_once / ALL_CORES)
+        against["1 device, all cores"] = (f"1 device, all {all_cores()} cores", at_once / all_cores())
     rows = [ratio_row("training step", f"OwnDDP, {net}, {k} processes", other, times, "own buckets", name, limit)
             for name, (other, limit) in against.items()]
     rows.append(ratio_row("training step", f"DDP, {net}, {k} processes", "1 device, its share",

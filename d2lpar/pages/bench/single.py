@@ -9,11 +9,11 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import FashionMNIST, VisionDataset
 from torchvision.transforms import ToTensor
 
-from d2lpar.base.devices import run_on_devices
-from d2lpar.base.timing import time_each_repeat
 from d2lpar.data import Batches
+from d2lpar.devices import run_on_devices
 from d2lpar.pages.bench.cases import WrongResult
 from d2lpar.pages.bench.report import Times
+from d2lpar.timing import time_each_repeat
 
 
 def dispatch_times(k: int, repeats: int, calls: int = 200) -> Times:

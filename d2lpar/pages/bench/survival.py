@@ -10,10 +10,10 @@ from io import StringIO
 
 import torch.distributed as dist
 
-from d2lpar.base.timing import time_each_repeat
 from d2lpar.pages.bench.cases import WrongResult
 from d2lpar.pages.bench.report import Times
-from d2lpar.pages.drills import Kill, agent, differing, drill, updates
+from d2lpar.pages.kill_tests import Kill, agent, differing, kill_test, updates
+from d2lpar.timing import time_each_repeat
 from d2lpar.trainer import Training, add_options, check_options, join
 
 
@@ -51,9 +51,9 @@ def restart_times(repeats: int) -> Times:
     """
     times: Times = {"killed": [], "started": []}
     with tempfile.TemporaryDirectory() as folder:
-        undisturbed = drill(f"{folder}/undisturbed")
+        undisturbed = kill_test(f"{folder}/undisturbed")
         for repeat in range(repeats):
-            killed = drill(f"{folder}/{repeat}", kills=[Kill(7 + 5 * repeat, 1)])
+            killed = kill_test(f"{folder}/{repeat}", kills=[Kill(7 + 5 * repeat, 1)])
             if odd := differing(killed.state, undisturbed.state):
                 raise WrongResult(f"a restarted training differs in {odd}")
             times["killed"] += killed.recovered_s

@@ -2,9 +2,9 @@
 
 import torch
 
-from d2lpar.base.devices import try_devices
-from d2lpar.one_step.models import lenet, lenet_params
-from d2lpar.one_step.scratch import get_params, split_batch
+from d2lpar.devices import try_devices
+from d2lpar.models import lenet, lenet_params
+from d2lpar.scratch import get_params, split_batch
 
 
 def check(evaluate_accuracy_on):

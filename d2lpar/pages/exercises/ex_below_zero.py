@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from d2lpar.sums.cost import fit_link
+from d2lpar.cost import fit_link
 
 SIZES = [2**i for i in range(10, 27, 2)]
 

@@ -4,8 +4,8 @@ from functools import partial
 
 import torch
 
-from d2lpar.base.devices import all_gather_here, run_on_devices
-from d2lpar.one_step.yardstick import distance
+from d2lpar.devices import all_gather_here, run_on_devices
+from d2lpar.scratch import distance
 
 
 def check(average_and_clip):

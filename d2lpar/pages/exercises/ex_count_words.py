@@ -5,7 +5,7 @@ from functools import partial
 from torch.nn import functional as F
 
 from d2lpar import diagnose, run_ranks
-from d2lpar.pages.ddp_trainings import Tagger, examples, train_ddp
+from d2lpar.pages.ddp_examples import Tagger, examples, train_ddp
 
 
 def both_losses(rank, words_loss):

@@ -2,7 +2,7 @@
 
 from math import inf
 
-from d2lpar.sums.cost import Link, rounds_s
+from d2lpar.cost import Link, rounds_s
 
 
 def check(ring_from):

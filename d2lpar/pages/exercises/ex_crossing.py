@@ -1,6 +1,6 @@
 """The check of the exercise `ex-crossing`."""
 
-from d2lpar.base.checks import is_number
+from d2lpar.checks import is_number
 
 
 def check(crossing):

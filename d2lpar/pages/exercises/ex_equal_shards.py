@@ -2,8 +2,8 @@
 
 import torch
 
-from d2lpar.larger_batches.batchnorm import combine_moments, moments
-from d2lpar.one_step.yardstick import distance
+from d2lpar.batchnorm import combine_moments, moments
+from d2lpar.scratch import distance
 
 
 def check(equal_only):

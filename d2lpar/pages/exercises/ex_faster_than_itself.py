@@ -3,7 +3,7 @@
 from math import isfinite
 from statistics import median
 
-from d2lpar.base.checks import is_number
+from d2lpar.checks import is_number
 
 
 def check(ms):

@@ -2,8 +2,7 @@
 
 import torch
 
-from d2lpar.one_step.data_parallel import DataParallel
-from d2lpar.one_step.replicas import gather, replicate, scatter
+from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
 
 
 def check(Forgetful):

@@ -1,7 +1,7 @@
 """The check of the exercise `ex-hidden-share`."""
 
-from d2lpar.base.checks import is_number
-from d2lpar.base.timing import Span
+from d2lpar.checks import is_number
+from d2lpar.timing import Span
 
 CASES = [  # what is sent and what is computed, in seconds, and the share that is hidden
     ("a send that begins before the computing ends", [(4, 8)], [(0, 6)], 0.5),

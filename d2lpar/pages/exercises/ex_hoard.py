@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from d2lpar.larger_batches.accumulation import accumulate_gradients
-from d2lpar.one_step.yardstick import distance
+from d2lpar.larger_batches import accumulate_gradients
 from d2lpar.pages.kept_bytes import most_kept_bytes
+from d2lpar.scratch import distance
 
 
 def check(hoard):

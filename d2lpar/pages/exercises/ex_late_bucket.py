@@ -1,6 +1,6 @@
 """The check of the exercise `ex-late-bucket`."""
 
-from d2lpar.sums.cluster_cost import bucket_sizes
+from d2lpar.cost import bucket_sizes
 
 
 def check(late_sizes):

@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.one_step.yardstick import distance
+from d2lpar.scratch import distance
 
 
 def check(combine):

@@ -4,10 +4,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from d2lpar.one_step.yardstick import distance
-from d2lpar.processes.ddp import average_in_hooks, trained_params
-from d2lpar.processes.launch import run_ranks
-from d2lpar.processes.ranks import rank_device
+from d2lpar.ddp import average_in_hooks, trained_params
+from d2lpar.launch import run_ranks
+from d2lpar.ranks import rank_device
+from d2lpar.scratch import distance
 
 
 def average_at_once(module):

@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import torch
 
+from d2lpar.collectives import Meter
 from d2lpar.pages.message_audit import AuditError, audit
-from d2lpar.sums.messages import Meter
 
 
 def check(sly_sum):

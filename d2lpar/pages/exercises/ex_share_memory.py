@@ -2,8 +2,8 @@
 
 import torch
 
-from d2lpar.one_step.models import lenet_params
-from d2lpar.one_step.scratch import get_params
+from d2lpar.models import lenet_params
+from d2lpar.scratch import get_params
 
 
 def check(share_memory):

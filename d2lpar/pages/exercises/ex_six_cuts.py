@@ -2,8 +2,8 @@
 
 import torch
 
-from d2lpar.one_step.models import lenet_params
-from d2lpar.one_step.yardstick import distance, one_worker
+from d2lpar.models import lenet_params
+from d2lpar.scratch import distance, one_worker
 
 
 def check(wrong_step):

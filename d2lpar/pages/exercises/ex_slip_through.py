@@ -1,7 +1,7 @@
 """The check of the exercise `ex-slip-through`."""
 
 from d2lpar import RankGroup, diagnose
-from d2lpar.pages.ddp_trainings import examples, make_net
+from d2lpar.pages.ddp_examples import examples, make_net
 
 
 def check(slips):

@@ -2,7 +2,7 @@
 
 import torch
 
-from d2lpar.one_step.models import lenet_params
+from d2lpar.models import lenet_params
 
 
 def check(sly_params):

@@ -4,7 +4,7 @@ from math import ceil
 
 import torch
 
-from d2lpar.one_step.models import lenet_params
+from d2lpar.models import lenet_params
 from d2lpar.pages.message_audit import AuditError, audit
 
 

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from d2lpar.one_step.yardstick import distance, same_bits
+from d2lpar.scratch import distance, same_bits
 
 
 def check(of_the_whole):

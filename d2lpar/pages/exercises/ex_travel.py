@@ -1,6 +1,6 @@
 """The check of the exercise `ex-travel`."""
 
-from d2lpar.one_step.models import lenet_params
+from d2lpar.models import lenet_params
 
 NUMBERS = sum(p.numel() for p in lenet_params())
 

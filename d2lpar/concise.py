@@ -1,0 +1,89 @@
+"""Data-parallel training of any network, concisely.
+
+The names and the meaning are those of Dive into Deep Learning; `train_data_parallel` is its `train`, under a name that
+`scratch` has not taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from d2lpar.checks import check_labels, check_lr
+from d2lpar.data import load_data_fashion_mnist
+from d2lpar.data_parallel import DataParallel, replicate
+from d2lpar.devices import run_on_devices, try_devices
+from d2lpar.models import initialize
+from d2lpar.scratch import split_batch
+from d2lpar.timing import History
+
+
+def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.Module, Sequence[torch.device]]:
+    """The module inside a DataParallel, ours or torch's, and the devices to use."""
+    module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
+    if devices is None:
+        devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", None) or []]
+    return module, devices or [next(module.parameters()).device]
+
+
+def labelled(data_iter: Iterable[tuple[Tensor, Tensor]],
+             split_f: Callable = split_batch) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through `data_iter`; for `split_batch`, ValueError unless each example has one label."""
+    for X, y in data_iter:
+        if split_f is split_batch:  # another one may take what it likes
+            check_labels(X, y)
+        yield X, y
+
+
+def count_right(net, X, y):
+    """How many of the examples X (B, ...) `net` puts into their class y (B,)."""
+    return (net(X).argmax(1) == y).sum().item() if len(X) else 0
+
+
+@torch.no_grad()
+def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
+    """The share of examples that `net` puts into the right class, on all devices.
+    `devices` are those of a DataParallel by default, otherwise the net's own.
+
+    `split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.
+
+    Raises:
+        ValueError: for labels that are not one for each example.
+    """
+    data_iter = labelled(data_iter, split_f)  # package only
+    module, devices = unwrap(net, devices)
+    replicas = [replicate(module, device).eval() for device in devices]
+    right, count = 0, 0
+    for X, y in data_iter:
+        right += sum(run_on_devices(count_right, replicas, *split_f(X, y, devices)))
+        count += len(y)
+    return right / count
+
+
+def train_data_parallel(
+    net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None
+):
+    """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
+    Prints a line per epoch; returns the history.
+
+    `seed` is that of the start and of the order of the batches; `init` is called for each layer.
+    """
+    check_lr(lr)  # package only
+    devices = try_devices(num_devices)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
+    with History(num_epochs, len(train_iter), devices) as history:
+        initialize(net, seed, init)
+        parallel = DataParallel(net.to(devices[0]), devices)
+        trainer = torch.optim.SGD(parallel.parameters(), lr)
+        loss = nn.CrossEntropyLoss()
+        for _ in range(num_epochs):
+            parallel.train()
+            for X, y in history.clocked(train_iter):
+                trainer.zero_grad()
+                X, y = X.to(devices[0]), y.to(devices[0])
+                loss(parallel(X), y).backward()
+                trainer.step()
+            history.add(evaluate_accuracy_gpus(parallel, test_iter))
+    return history

@@ -1,0 +1,158 @@
+"""What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
+
+The alpha-beta model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds,
+alpha for being a message at all and beta for every byte. `fit_link` finds both. The closed forms at the end, for
+thousands of devices, assume a dedicated link between any two devices that send to each other in one round, which real
+networks provide only in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, inf, log2
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Link(NamedTuple):
+    """The price of a message: seconds for each message, and seconds for each byte in it."""
+
+    alpha_s: float
+    beta_s_per_byte: float
+
+
+class Published(NamedTuple):
+    """A road as NCCL reckons with it: two prices of one message, and what it takes for the bandwidth.
+
+    Its protocol Simple sends the bytes as they are; LL sends a flag with every four, to wait less.
+    """
+
+    link: Link  # protocol Simple
+    quick: Link  # protocol LL
+    source: str
+
+
+# NCCL 2.27.7, src/graph/tuning.cc: hwLat of Ring, and for LL half of the bandwidth, at most llMaxBws
+PUBLISHED = {
+    "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 141e9), "18 links of 20.6 GB/s"),
+    "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 12e9), "16 lanes of 1.5 GB/s"),
+    "100 Gb/s network": Published(Link(14.0e-6, 1 / 12e9), Link(2.7e-6, 1 / 6e9), "12 GB/s of 12.5"),
+}
+
+
+def check_measurements(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> None:
+    """Raise ValueError unless there are two different sizes at least, and all times are above 0."""
+    if len(set(map(float, sizes_bytes))) < 2 or not all(0 < t < inf for t in seconds):
+        raise ValueError(f"a line needs two different sizes, and times above 0, got sizes {list(sizes_bytes)} and "
+                         f"times {list(seconds)}")
+
+
+def naive_s(size_bytes, k, link):
+    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices."""
+    return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+def tree_s(size_bytes, k, link):
+    """Seconds for `allreduce_tree`."""
+    return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
+
+
+def ring_s(size_bytes, k, link):
+    """Seconds for `allreduce_ring`, in equal chunks."""
+    return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
+
+
+def rounds_s(rounds, link, common=Link(0.0, 0.0)):
+    """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
+    A round lasts as its longest message, or as the common road needs for all."""
+    seconds = 0.0
+    for sizes in rounds:
+        alone_s = max(sizes) * link.beta_s_per_byte
+        together_s = sum(sizes) * common.beta_s_per_byte
+        seconds += link.alpha_s + (len(sizes) - 1) * common.alpha_s
+        seconds += max(alone_s, together_s)
+    return seconds
+
+
+def fit_link(sizes_bytes, seconds):
+    """Alpha and beta that make the squares of the relative errors smallest.
+
+    Raises:
+        ValueError: for fewer than two different sizes, or a time that is not above 0.
+    """
+    check_measurements(sizes_bytes, seconds)  # package only
+    n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
+    alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
+    return Link(float(alpha_s), float(beta_s_per_byte))
+
+
+def check_power_of_two(*counts: int) -> None:
+    """Raise ValueError unless each number of devices is 1, 2, 4, 8 and so on."""
+    for count in counts:
+        if count < 1 or count & (count - 1):
+            raise ValueError(f"halving needs a number of devices that is a power of two, got {count}")
+
+
+def check_nodes(k: int, per_node: int) -> None:
+    """Raise ValueError unless `k` devices fill nodes of `per_node`, both powers of two."""
+    check_power_of_two(k, per_node)
+    if per_node > k:
+        raise ValueError(f"a node holds at most all {k} devices, got {per_node} per node")
+
+
+def halving_s(size_bytes, k, link):
+    """Seconds for a sum by halving and doubling, `k` a power of two.
+
+    Source: Rabenseifner, 2004.
+    """
+    check_power_of_two(k)  # package only
+    latency_s = 2 * ceil(log2(k)) * link.alpha_s
+    return latency_s + 2 * (k - 1) / k * size_bytes * link.beta_s_per_byte
+
+
+def double_tree_s(size_bytes, k, link, pieces):
+    """Seconds for a sum through two trees, each half of the buffer cut into `pieces`.
+    An upper bound: by the shape of the trees it may be a few rounds less.
+
+    Source: Sanders, Speck and Träff, 2009.
+    """
+    rounds = 4 * (ceil(log2(k)) + pieces - 1) if k > 1 else 0
+    return rounds * (link.alpha_s + size_bytes / (2 * pieces) * link.beta_s_per_byte)
+
+
+def hierarchical_ring_s(size_bytes, k, per_node, inside, between):
+    """Seconds around rings: one in each node, then between the nodes, and back."""
+    check_nodes(k, per_node)  # package only
+    share, nodes = size_bytes / per_node, k / per_node
+    near_s = (per_node - 1) * (inside.alpha_s + share * inside.beta_s_per_byte)
+    far_s = (nodes - 1) * (between.alpha_s + share / nodes * between.beta_s_per_byte)
+    return 2 * (near_s + far_s)
+
+
+def hierarchical_halving_s(size_bytes, k, per_node, inside, between):
+    """Seconds for halving and doubling, first inside nodes, then between them."""
+    check_nodes(k, per_node)  # package only
+    near, far = ceil(log2(per_node)), ceil(log2(k / per_node))
+    share, rest = (per_node - 1) / per_node, 1 / per_node - 1 / k
+    near_s = near * inside.alpha_s + share * size_bytes * inside.beta_s_per_byte
+    far_s = far * between.alpha_s + rest * size_bytes * between.beta_s_per_byte
+    return 2 * (near_s + far_s)
+
+
+def bus_bandwidth(size_bytes, k, seconds):
+    """Bytes per second that each link of `k` devices would carry in a ring."""
+    return size_bytes / seconds * 2 * (k - 1) / k
+
+
+def bucket_sizes(sizes_bytes, first_bytes=2**20, cap_bytes=25 * 2**20):
+    """Sizes of PyTorch's buckets for tensors of these sizes, from the last backwards.
+    A bucket is closed as soon as it has reached its cap, so it may be larger."""
+    filled = []
+    for size in reversed(sizes_bytes):
+        cap = first_bytes if len(filled) == 1 else cap_bytes
+        if not filled or filled[-1] >= cap:
+            filled.append(0)
+        filled[-1] += size
+    return filled

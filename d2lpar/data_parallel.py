@@ -1,0 +1,448 @@
+"""Data parallelism for any module: a replica per device, each in a thread of its own.
+
+`DataParallel` does what `torch.nn.DataParallel` does, on virtual devices too. Each call scatters the inputs, replicates
+the module, applies the replicas side by side and gathers their outputs; `scatter`, `replicate` and `gather` come first,
+and do what the functions of these names in `torch.nn.parallel` do. The backward pass runs in the same threads, and the
+gradients are summed, in rank order, onto the module's own parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
+
+from d2lpar.checks import shown
+from d2lpar.devices import rank_here, run_on_devices, try_devices
+
+
+def check_cut(inputs: Any) -> None:
+    """Raise ValueError if tensors would go whole to all devices, or each device would get other items."""
+    for x in pytree.tree_leaves(inputs):
+        if isinstance(x, Iterator):
+            raise ValueError(f"all devices would share an iterator: give a list, not {shown(x)}")
+        inner = x.values() if isinstance(x, Mapping) else x if isinstance(x, list | tuple) else ()
+        if any(isinstance(part, Tensor) for part in inner):  # of a class that pytree does not know
+            raise ValueError(f"tensors are in a {type(x).__name__}, but only lists, tuples and dicts are taken apart")
+
+
+def check_replicable(module: nn.Module) -> None:
+    """Raise ValueError for a forward pass that is bound to `module`: a replica would run it on the parameters of
+    `module`."""
+    for name, m in module.named_modules():
+        if isinstance(m, torch.jit.ScriptModule):
+            raise ValueError(f"a module of torch.jit cannot be replicated: {name or 'the module itself'} is one")
+        if "forward" in vars(m) or m._compiled_call_impl:
+            raise ValueError(f"{name or 'the module'} has a forward pass of its own, not of its class, or is compiled, "
+                             "and cannot be replicated. Compile the DataParallel instead")
+
+
+def check_outputs(outputs: Sequence[Any]) -> None:
+    """Raise ValueError where one replica has returned None and another a tensor, which would be left out."""
+    for i, column in enumerate(zip(*map(pytree.tree_leaves, outputs))):
+        if len({x is None for x in column}) > 1:
+            raise ValueError(f"output {i} is None on some ranks only: {[type(x).__name__ for x in column]}")
+
+
+def scatter(inputs, devices, dim=0):
+    """Cut every tensor in `inputs`, one shard per device; the rest goes to all.
+    `inputs` may be nested; each device gets the same nesting.
+
+    Tensors are cut along `dim` as `torch.chunk` does: the last shards are smaller, or not there. A tensor without
+    dimensions is one number and cannot be cut, so it goes to all too.
+    """
+    check_cut(inputs)  # package only
+    def cut(x):
+        if not isinstance(x, Tensor):
+            return [x] * len(devices)
+        shards = x.chunk(len(devices), dim) if x.dim() else [x] * len(devices)
+        return [shard.to(d) for shard, d in zip(shards, devices)]
+
+    leaves, nesting = pytree.tree_flatten(inputs)
+    rows = zip(devices, *[cut(x) for x in leaves])
+    return [pytree.tree_unflatten(row, nesting) for _, *row in rows]
+
+
+def replicate(module, device, copy=True):
+    """A replica of `module` as it is, with parameters and buffers copied to `device`.
+    With copy=False what is on `device` already keeps its memory.
+
+    All else, such as lists, locks and hooks, is shared with `module`. With copy=False a tensor that is on `device`
+    already keeps its memory, and only its gradient is apart.
+    """
+    check_replicable(module)  # package only
+    own = {}  # a tensor that is used twice is copied once
+    for x in [*module.parameters(), *module.buffers()]:
+        there = x.detach().to(device, copy=copy)
+        if isinstance(x, nn.Parameter):
+            own[x] = nn.Parameter(there, x.requires_grad)
+        else:
+            own[x] = there.requires_grad_(x.requires_grad)
+    replicas = {m: m._replicate_for_data_parallel() for m in module.modules()}
+    for m, replica in replicas.items():  # shallow copies so far, without parameters
+        for name, child in m._modules.items():
+            if child is not None:
+                replica._modules[name] = replicas[child]
+        for name, b in m._buffers.items():
+            replica._buffers[name] = own.get(b)
+        for name, p in m._parameters.items():
+            replica._parameters[name] = None
+            setattr(replica, name, own.get(p))
+    return replicas[module]
+
+
+def gather(outputs, device, dim=0):
+    """Put the replicas' outputs together on `device`, in rank order.
+    Tensors are joined along `dim`; single numbers become a vector.
+
+    Tensors without dimensions are single numbers. Where all replicas give None, it stays None.
+
+    Raises:
+        ValueError: for a None among tensors.
+    """
+    check_outputs(outputs)  # package only
+    def join(*parts):
+        here = [part.to(device) for part in parts if part is not None]
+        if not here:
+            return None
+        return torch.cat(here, dim) if here[0].dim() else torch.stack(here)
+
+    return pytree.tree_map(join, *outputs)
+
+
+class DataParallel(nn.Module):
+    """`module` on several devices, also virtual ones, as with `torch.nn.DataParallel`.
+
+    Args:
+        module: any module whose parameters and buffers lie on the first device when it
+            is called (one device alone: they are moved there). It stays the owner of
+            the parameters; its gradients accumulate there. What a forward pass puts
+            into a buffer in place is kept from replica 0; all else that it stores on
+            its module is lost with the replica.
+        device_ids: devices, or their places in `try_devices`; all GPUs by default.
+        output_device: where the outputs are gathered; the first device by default.
+        dim: the dimension in which inputs are cut and outputs joined.
+
+    Called with tensors, by position or keyword, alone or nested in tuples, lists and
+    dicts: each is cut along `dim`. Dropout draws from the one random generator of the
+    process, in whatever order the threads come: its masks are not the same in the next
+    run. The appendix has a table of the main differences from `torch.nn.DataParallel`.
+
+    Raises:
+        ValueError: for no devices, a device that is not there, a module that is not on
+            the first one or cannot be replicated, inputs of different lengths, or a
+            gradient that would be lost or count k times: of a trainable tensor that is
+            neither a parameter or buffer of the module nor an input, of a tensor that
+            the forward pass keeps on the module, of a parameter that it returns.
+        Exception: what the module raised in a replica, with a note that names the rank;
+            gradients and buffers are then as they were.
+    """
+
+    def __init__(
+        self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
+        output_device: torch.device | int | None = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.module, self.dim = module, dim
+        self.device_ids = check_device_ids(device_ids)
+        self.output_device = self.device_ids[0]
+        if output_device is not None:
+            [self.output_device] = check_device_ids([output_device])
+        if len(self.device_ids) == 1:
+            module.to(self.device_ids[0])
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        check_on(self.device_ids[0], self.module)
+        leaves, nesting = pytree.tree_flatten((inputs, kwargs))
+        wanted = [*trainable(leaves), *trainable_of(self.module)]
+        k = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
+        shards = scatter(leaves, self.device_ids[:k], self.dim)
+        ranks = range(len(shards))
+        modules, places = [self.module for _ in ranks], self.device_ids[:len(shards)]
+        with unchanged_on_error(self.module.buffers()):  # replica 0 has their memory
+            replicas = run_on_devices(Replica, modules, ranks, places, shards)
+            run_on_devices(Replica.forward, replicas, [nesting for _ in ranks])
+            with torch.no_grad():
+                results = [r.outputs for r in replicas]
+                gathered = gather(results, self.output_device, self.dim)
+        outputs, nesting = pytree.tree_flatten(gathered)
+        outputs = InThreads.apply(replicas, outputs, self.dim, *wanted)
+        return pytree.tree_unflatten(outputs, nesting)
+
+
+class Replica:
+    """One rank's part of a call: its shard, its outputs, and the gradients it finds."""
+
+    def __init__(
+        self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]
+    ) -> None:
+        self.origin, self.device = module, device
+        self.module = replicate(module, device, copy=rank > 0)
+        # detached, as its parameters are: the graph of a replica ends here
+        leaves = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor)
+                  else x for x in shard]
+        self.inputs, self.tensors = trainable(leaves), trainable_of(self.module)
+        # a module may change its input in place; the caller's stays as it is
+        self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
+
+    def forward(self, nesting: Any) -> None:
+        """Apply the replica to its shard, a flat list, nested as `nesting` says."""
+        inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
+        own, before = [*self.inputs, *self.tensors], _kept_by(self.module) if torch.is_grad_enabled() else []
+        gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
+        with torch.cuda.device(gpu):
+            self.outputs = self.module(*inputs, **kwargs)
+        if torch.is_grad_enabled():
+            check_leaves(self.outputs, [*self.shard, *own], self.origin)
+            _check_returned(self.outputs, self.module)
+            check_nothing_kept(own, before, self.module)
+            for x in own:
+                x.register_hook(_check_expected)
+
+    def backward(
+        self, grads: Sequence[Tensor | None], retain_graph: bool
+    ) -> list[Tensor | None]:
+        """The gradients of its inputs and tensors, None for what was not used."""
+        outputs = pytree.tree_leaves(self.outputs)
+        leaves = [*self.inputs, *self.tensors]
+        pairs = [(x, grad.to(x.device)) for x, grad in zip(outputs, grads)
+                 if grad is not None and x.requires_grad]
+        try:
+            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs],
+                                    retain_graph=retain_graph)
+            return [x.grad for x in leaves]
+        finally:
+            for x in leaves:
+                x.grad = None
+
+
+class InThreads(torch.autograd.Function):
+    """All replicas as one node of the caller's graph, whose backward pass is theirs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int,
+        *leaves: Tensor
+    ) -> tuple:
+        """The outputs that the replicas have computed, now with a way back."""
+        ctx.replicas, ctx.dim = replicas, dim
+        ctx.places = [x.device for x in leaves]
+        ctx.set_materialize_grads(False)
+        columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
+        ctx.mark_non_differentiable(*[
+            x for x, parts in zip(outputs, columns)
+            if x is not None and not trainable(parts)
+        ])
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple:
+        """The gradients of `leaves`: inputs joined, parameters summed in rank order."""
+        check_once_differentiable()
+        replicas: list[Replica] = ctx.replicas
+        columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
+        parts = [ungather(grad, outs, ctx.dim) for grad, outs in zip(grads, columns)]
+        backward = partial(Replica.backward, retain_graph=graph_is_kept())
+        found = list(zip(*run_on_devices(backward, replicas, list(zip(*parts)))))
+        shards = list(zip(*[r.inputs for r in replicas]))
+        of_inputs = [joined(xs, grads, ctx.dim) for xs, grads in zip(shards, found)]
+        of_leaves = [*of_inputs, *map(summed, found[len(shards):])]
+        # an input may lie elsewhere than its first shard
+        return None, None, None, *[grad if grad is None else grad.to(place)
+                                   for grad, place in zip(of_leaves, ctx.places)]
+
+
+def trainable(things: Iterable[Any]) -> list[Tensor]:
+    """Those of `things` that are tensors and want a gradient."""
+    return [x for x in things if isinstance(x, Tensor) and x.requires_grad]
+
+
+def trainable_of(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of `module` that want a gradient, each once."""
+    return trainable(dict.fromkeys([*module.parameters(), *module.buffers()]))
+
+
+@contextmanager
+def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """If the block fails, `tensors` hold what they held before."""
+    before = [(x, x.clone()) for x in tensors]
+    try:
+        yield
+    except BaseException:
+        with torch.inference_mode():  # what was made in it changes nowhere else
+            for x, old in before:
+                if not torch.equal(x, old):  # an expanded one cannot be copied to
+                    x.copy_(old)
+        raise
+
+
+def ungather(
+    grad: Tensor | None, parts: Sequence[Tensor], dim: int
+) -> Sequence[Tensor | None]:
+    """Undo `gather`: the share of `grad` that belongs to each of the parts."""
+    if grad is None:
+        return [None] * len(parts)
+    if parts[0].dim() == 0:
+        return grad.unbind()
+    return grad.split([x.shape[dim] for x in parts], dim)
+
+
+def joined(
+    shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int
+) -> Tensor | None:
+    """The gradient of an input from its shards'; zeros for a replica without one."""
+    if all(grad is None for grad in grads):
+        return None
+    if shards[0].dim() == 0:  # was not cut, but given to all
+        return summed(grads)
+    pairs = zip(shards, grads)
+    parts = [torch.zeros_like(x) if grad is None else grad for x, grad in pairs]
+    return gather(parts, shards[0].device, dim)
+
+
+def summed(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The sum in rank order, without the replicas that did not use the tensor."""
+    total = None
+    for part in parts:
+        if part is not None:  # not in place: two parameters may share one gradient
+            total = part if total is None else total + part.to(total.device)
+    return total
+
+
+def graph_is_kept() -> bool:
+    """Whether retain_graph was said to the backward pass that is running."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+def check_once_differentiable() -> None:
+    """Raise RuntimeError in a backward pass that shall be differentiated itself."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
+
+
+def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
+    """Raise ValueError if a leaf of the outputs' graph is not among `own`."""
+    known, seen = {id(x) for x in own}, set()
+    tensors = trainable(pytree.tree_leaves(outputs))
+    foreign = [x for x in tensors if x.is_leaf and id(x) not in known]
+    nodes: list[Any] = [x.grad_fn for x in tensors if not x.is_leaf]
+    while nodes and not foreign:
+        node = nodes.pop()
+        if node not in seen:
+            seen.add(node)
+            nodes += [n for n, _ in node.next_functions if n is not None]
+            leaf = getattr(node, "variable", None)
+            foreign += [leaf] if leaf is not None and id(leaf) not in known else []
+    if foreign:
+        raise ValueError(
+            f"the output depends on {_place(foreign[0], module)}, of shape "
+            f"{tuple(foreign[0].shape)}: it is not in the replica, so its gradient "
+            "would be lost. Make it a parameter (nn.Parameter, or nn.ModuleList for a "
+            "list of layers) or an input, and use it through `self`. For gradients "
+            "with respect to an input, call its requires_grad_()")
+
+
+def _check_returned(outputs: Any, module: nn.Module) -> None:
+    """Raise ValueError if a parameter of `module` is among the outputs, where its copies would be joined."""
+    returned = {id(x) for x in trainable(pytree.tree_leaves(outputs))}
+    for name, p in module.named_parameters():
+        if id(p) in returned:
+            raise ValueError(f"the forward pass returns {name} itself: the copies of all replicas would be joined, and "
+                             "each would count. Read it from the module after the call")
+
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+
+
+def _kept_by(module: nn.Module) -> list[tuple[str, Tensor]]:
+    """The tensors that want a gradient in attributes and buffers of `module` and its parts, each with its name."""
+    return [(f"{prefix}.{name}".removeprefix("."), x) for prefix, m in module.named_modules()
+            for name, value in {**vars(m), **m._buffers}.items() if name not in _OF_EVERY_MODULE
+            for x in trainable(_tensors_in(value))]
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    """The tensors in nested lists, tuples and dicts; of a long list of numbers only the types are looked at."""
+    found, seen, rest = [], set(), [value]
+    while rest:
+        x = rest.pop()
+        if isinstance(x, Tensor):
+            found.append(x)
+        elif isinstance(x, list | tuple | dict) and id(x) not in seen:  # one may hold itself
+            seen.add(id(x))
+            items = list(x.values() if isinstance(x, dict) else x)
+            kinds = {kind for kind in set(map(type, items)) if issubclass(kind, Tensor | list | tuple | dict)}
+            rest += [item for item in items if type(item) in kinds] if kinds else []
+    return found
+
+
+def check_nothing_kept(
+    leaves: Sequence[Tensor], before: Sequence[tuple[str, Tensor]], module: nn.Module
+) -> None:
+    """Raise ValueError if a forward pass has left gradients in `leaves`, or on `module` what needs one."""
+    if any(x.grad is not None for x in leaves):
+        raise ValueError("the forward pass called backward(): its gradients would be lost with the replica. "
+                         "Return the loss, and call backward() on what DataParallel returns")
+    known = {id(x) for _, x in before}
+    for m in module.modules():  # old weight_norm, spectral_norm and pruning compute a weight in a hook, and keep it
+        names = [getattr(hook, "name", getattr(hook, "_tensor_name", "")) for hook in m._forward_pre_hooks.values()]
+        known.update(id(vars(m).get(name)) for name in names if isinstance(name, str))
+    for name, x in _kept_by(module):
+        if id(x) not in known:
+            raise ValueError(f"the forward pass keeps in self.{name} what needs a gradient, which would be lost with "
+                             "the replica if a loss used it. Compute it outside, from the outputs or the parameters, "
+                             "or keep its detach()")
+
+
+def _check_expected(grad: Tensor) -> None:
+    """Raise RuntimeError if a gradient reaches a replica from elsewhere than its outputs: nobody would sum it."""
+    if rank_here() is None:
+        raise RuntimeError("a loss depends on what a replica has computed, but not returned: its gradient would be "
+                           "lost with the replica. Return all that the loss needs")
+
+
+def _place(x: Tensor, module: nn.Module) -> str:
+    """Where a module keeps a tensor that it should not use."""
+    for name, p in module.named_parameters():
+        if p is x:
+            return f"the parameter {name} of the module itself"
+    for prefix, m in module.named_modules():
+        for name, value in vars(m).items():
+            parts = [] if name in _OF_EVERY_MODULE else pytree.tree_leaves(value)
+            layers = [part for part in parts if isinstance(part, nn.Module)]
+            if any(t is x for t in [*parts, *(p for layer in layers for p in layer.parameters())]):
+                return f"a trainable tensor in {'.'.join(filter(None, [prefix, name]))}"
+    return "a trainable tensor"
+
+
+def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[torch.device]:
+    """The devices that are meant; ValueError for one device or a number, which is no list."""
+    if device_ids is None:
+        return try_devices(max(1, torch.cuda.device_count()))
+    if isinstance(device_ids, int | str | torch.device):
+        raise ValueError("device_ids is a list of devices or of places, such as try_devices(2), "
+                         f"got {shown(device_ids)}")
+    devices = [try_devices(d + 1)[d] if isinstance(d, int) else torch.device(d) for d in device_ids]
+    return [torch.empty(0, device=d).device for d in devices]  # "cuda" alone means the current one
+
+
+def check_on(device: torch.device, module: nn.Module) -> None:
+    """Raise ValueError unless all parameters and buffers of `module` are on `device`, where its changes are kept."""
+    elsewhere = [f"{name} on {x.device}" for name, x in [*module.named_parameters(), *module.named_buffers()]
+                 if x.device != device]
+    if elsewhere:
+        raise ValueError(f"the module must be on {device}, the first of its devices, but has {', '.join(elsewhere[:3])}"
+                         + f" and {len(elsewhere) - 3} more" * (len(elsewhere) > 3))
+
+
+def check_lengths(leaves: Sequence[Any], dim: int) -> int:
+    """The number of examples along `dim` of the inputs, 1 if there is nothing to cut; ValueError if they differ."""
+    lengths = sorted({x.shape[dim] for x in leaves if isinstance(x, Tensor) and x.dim() > dim})
+    if len(lengths) > 1:
+        raise ValueError(f"the inputs must have one entry per example each, got lengths {lengths}")
+    return lengths[0] if lengths else 1

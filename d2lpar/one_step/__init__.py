@@ -1,1 +1,0 @@
-"""Part I, one step: the yardstick, the step from scratch, and the concise way."""

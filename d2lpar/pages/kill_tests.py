@@ -1,0 +1,152 @@
+"""Kill tests: ranks that `torchrun` has started are killed in the middle of a run; what is left in the end?
+
+`python -m d2lpar.pages.kill_tests 50` does it fifty times, at random steps, and compares all bits with an
+uninterrupted run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+from torch import Tensor
+from torch.utils._pytree import keystr, tree_leaves_with_path
+
+from d2lpar.checkpoints import newest_checkpoint
+from d2lpar.scratch import equal_bits
+
+OPTIONS = ("--optimizer=adam", "--lr=0.002", "--warmup=20", "--flip", "--batch-size=128", "--num-train=2048",
+           "--num-test=256", "--epochs=3", "--save-every=5")  # 48 updates, and a state of every kind
+
+
+class Kill(NamedTuple):
+    """Rank `rank` gets a signal as soon as the training has made `step` updates, or as soon after as it runs again."""
+
+    step: int
+    rank: int
+    signal: int = signal.SIGKILL
+
+
+class Drill(NamedTuple):
+    """What came of one."""
+
+    status: int  # the agent's
+    log: str
+    state: Any  # of the last checkpoint
+    recovered_s: list[float]  # from each kill to the first update that was not made before
+
+
+def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
+          torchrun: Sequence[str] = ("--standalone",), program: Sequence[str] = ("-m", "d2lpar")) -> subprocess.Popen:
+    """Start `torchrun ... -m d2lpar train` on this machine, with checkpoints, metrics and its log in `folder`."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    with open(f"{folder}/log", "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", *torchrun, f"--nproc-per-node={ranks}",
+             f"--max-restarts={restarts}", *program, "train", "--strategy=ddp", *OPTIONS, f"--checkpoints={folder}",
+             f"--metrics={folder}/metrics", *options], env=os.environ | variables, stdout=log, stderr=log)
+
+
+def updates(folder: str | Path) -> int:
+    """How many updates the training in `folder` has made, by its metrics."""
+    with suppress(FileNotFoundError):
+        if steps := re.findall(r'^{"step": (\d+),.*}$', Path(folder, "metrics").read_text(), re.M):
+            return int(steps[-1])
+    return 0
+
+
+def rank_of(running: subprocess.Popen, rank: int) -> psutil.Process:
+    """The process of a rank that an agent has started."""
+    for child in psutil.Process(running.pid).children():
+        with suppress(psutil.Error):
+            if child.environ().get("RANK") == str(rank):
+                return child
+    raise LookupError(f"no rank {rank} is running")
+
+
+def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s: float = 180, **how: Any) -> Drill:
+    """Train in `folder` by an `agent`, and kill as it is told, one after the other.
+
+    Raises:
+        TimeoutError: if it has not ended after `limit_s`, with its log.
+        RuntimeError: if it has ended before all were killed.
+    """
+    log = Path(folder, "log")
+    running, end, recovered_s = agent(folder, *options, **how), time.monotonic() + limit_s, []
+
+    def wait(until: Callable[[], bool]) -> None:
+        while not until() and running.poll() is None:
+            if time.monotonic() > end:
+                raise TimeoutError(f"not done after {limit_s} s:\n{log.read_text()}")
+            time.sleep(0.005)
+
+    def lives() -> int:
+        return len(re.findall(r" ranks?: (?:begins|goes on)", log.read_text()))  # a life's first line
+
+    try:
+        for kill in kills:
+            wait(lambda: updates(folder) >= kill.step)  # noqa: B023
+            before, killed = lives(), time.monotonic()
+            with suppress(LookupError, psutil.NoSuchProcess):
+                rank_of(running, kill.rank).send_signal(kill.signal)
+            wait(lambda: lives() > before)  # noqa: B023
+            reached = updates(folder)
+            wait(lambda: updates(folder) > reached)  # noqa: B023
+            if lives() > before:
+                recovered_s.append(time.monotonic() - killed)
+            elif running.returncode == 0:
+                raise RuntimeError(f"ended before it could be killed after step {kill.step}:\n{log.read_text()}")
+        wait(lambda: False)
+    finally:
+        running.terminate()  # and it ends its ranks
+        running.wait()
+    return Drill(running.returncode, log.read_text(), newest_checkpoint(folder)[1], recovered_s)
+
+
+def differing(state: Any, other: Any) -> list[str]:
+    """What differs between the states of two checkpoints, in one bit at least."""
+    ours, theirs = (dict(tree_leaves_with_path(x)) for x in (state, other))
+    return [keystr(path) for path in ours.keys() | theirs.keys() if not _same(ours.get(path), theirs.get(path))]
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and equal_bits(a, b)
+    return type(a) is type(b) and a == b
+
+
+def main() -> None:
+    """`python -m d2lpar.pages.kill_tests N`: so many kill tests; exits with 1 if one differs."""
+    parser = argparse.ArgumentParser(prog="python -m d2lpar.pages.kill_tests", description=__doc__)
+    parser.add_argument("count", type=int, help="how many kill tests")
+    parser.add_argument("--ranks", type=int, default=2, help="(2)")
+    parser.add_argument("--seed", type=int, default=0, help="of the steps and ranks that are drawn (0)")
+    args, failed = parser.parse_args(), 0
+    draw = random.Random(args.seed)
+    with tempfile.TemporaryDirectory() as folder:
+        undisturbed = kill_test(f"{folder}/undisturbed", ranks=args.ranks)
+        for number in range(args.count):
+            kill = Kill(draw.randrange(1, undisturbed.state["step"] - 2), draw.randrange(args.ranks))
+            done = kill_test(f"{folder}/{number}", ranks=args.ranks, kills=[kill])
+            odd = done.status or differing(done.state, undisturbed.state)
+            failed += bool(odd)
+            print(f"{number + 1}: rank {kill.rank} killed after step {kill.step}, on again after "
+                  f"{sum(done.recovered_s):.1f} s, {f'DIFFERS in {odd}' if odd else 'the same bits'}", flush=True)
+    sys.exit(f"{failed} of {args.count} differ" if failed else None)
+
+
+if __name__ == "__main__":
+    main()

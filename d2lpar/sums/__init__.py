@@ -1,1 +1,0 @@
-"""Part II, the sum: messages, the collectives that are made of them, and what they cost."""

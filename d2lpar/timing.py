@@ -1,0 +1,200 @@
+"""Measuring: several variants side by side in one run, on which machine, what ran when in one step, and how a run goes.
+
+A `History` owns the clock, the progress bar, the line per epoch and the last line of a training run, so that a training
+loop is nothing but a training loop.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import NamedTuple, TypeVar
+
+import torch
+from tqdm import tqdm
+
+from d2lpar.devices import all_cores, cpu_name, describe_devices, synchronize
+from d2lpar.interrupts import uninterrupted
+
+Name = TypeVar("Name")  # of a case: a string, or a tuple of an algorithm and its size
+
+
+def time_interleaved(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                     devices: Sequence[torch.device] = ()) -> dict[Name, float]:
+    """Median seconds of each case: all cases once, in turn, and so on, so that a slow moment hits every case alike.
+
+    Args:
+        cases: what to time, by name; each is called without arguments.
+        repeats: timed rounds; `warmup` untimed ones go before them.
+        devices: devices whose queued work belongs to the time.
+    """
+    times = time_each_repeat(cases, repeats, warmup, devices)
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
+                     devices: Sequence[torch.device] = (),
+                     before: Callable[[], object] = lambda: None) -> dict[Name, list[float]]:
+    """As `time_interleaved`, but the seconds of every timed repeat, so that repeats can be compared one by one.
+
+    `before` is called before each call of a case, untimed; several processes that time the same cases meet there.
+    """
+    times: dict[Name, list[float]] = {name: [] for name in cases}
+    for round_ in range(warmup + repeats):
+        for name, case in cases.items():
+            before()
+            synchronize(devices)
+            start = time.perf_counter()
+            case()
+            synchronize(devices)
+            if round_ >= warmup:
+                times[name].append(time.perf_counter() - start)
+    return times
+
+
+def describe_machine() -> dict[str, str]:
+    """What belongs beside a measured number, by name; nothing that changes from run to run, no name and no path."""
+    try:
+        system = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        system = f"{platform.system()} {platform.release()}"
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "processor": f"{cpu_name()}, {all_cores()} cores",
+        "GPUs": ", ".join(gpus) or "none",
+        "memory": _memory(),
+        "system": system,
+        "Python": platform.python_version(),
+        "torch": version("torch"),
+    }
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 1e9:.0f} GB"
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return "unknown"
+
+
+class Span(NamedTuple):
+    """What one rank did from `start_s` to `end_s`, in seconds since the stopwatch was made."""
+
+    rank: int
+    what: str
+    start_s: float
+    end_s: float
+
+
+class Stopwatch:
+    """Records spans: `with watch(rank, "forward", device): ...`, from any thread.
+
+    On a GPU the times are those at which the device itself began and ended what the block queued.
+    """
+
+    def __init__(self, devices: Sequence[torch.device]) -> None:
+        synchronize(devices)
+        self._host: list[Span] = []
+        self._queued: list[tuple[int, str, torch.cuda.Event, torch.cuda.Event, torch.cuda.Event]] = []
+        self._zero = time.perf_counter()
+        self._device_zero = {d: self._mark(d) for d in set(devices) if d.type == "cuda"}
+
+    @contextmanager
+    def __call__(self, rank: int, what: str, device: torch.device) -> Generator[None]:
+        if device.type == "cuda":
+            begin = self._mark(device)
+            yield
+            self._queued.append((rank, what, self._device_zero[device], begin, self._mark(device)))
+        else:
+            start = time.perf_counter() - self._zero
+            yield
+            self._host.append(Span(rank, what, start, time.perf_counter() - self._zero))
+
+    @property
+    def spans(self) -> list[Span]:
+        """All spans so far, in order of their start; waits for the devices."""
+        synchronize(list(self._device_zero))
+        queued = [Span(rank, what, zero.elapsed_time(begin) / 1e3, zero.elapsed_time(end) / 1e3)
+                  for rank, what, zero, begin, end in self._queued]
+        return sorted(self._host + queued, key=lambda span: span.start_s)
+
+    @staticmethod
+    def _mark(device: torch.device) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(device))
+        return event
+
+
+Batch = TypeVar("Batch")
+
+
+class History:
+    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, shown as they come.
+
+    Inside its `with` block, `clocked` goes through the batches of an epoch, and `add` ends the epoch. A block that
+    ends without an error prints a last line.
+
+    Args:
+        num_epochs: how many epochs there will be, at least 1.
+        num_batches: batches per epoch, at least 1.
+        devices: for the clock, which waits for their work, and for the last line.
+    """
+
+    def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
+        self.epoch_s: list[float] = []
+        self.accuracies: list[float] = []
+        self._num_epochs, self._num_batches, self._devices = num_epochs, num_batches, devices
+        self._steps: Generator = (_ for _ in ())
+
+    def __enter__(self) -> History:
+        self._bar = tqdm(total=self._num_epochs * self._num_batches, unit="batch", file=sys.stdout, leave=False,
+                         disable=not (in_notebook() or sys.stdout.isatty()), ncols=70)
+        return self
+
+    def clocked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Go through `batches`, while the clock runs and the bar moves; an interrupt waits for the end of a step.
+
+        Where a loop is left by `break`, it waits for the next epoch, or for the end of the `with` block.
+        """
+        self._steps.close()  # of an epoch that was left by `break`
+        self._steps = self._go_through(batches)
+        return self._steps
+
+    def _go_through(self, batches: Iterable[Batch]) -> Generator[Batch]:
+        start = time.perf_counter()
+        for batch in batches:
+            with uninterrupted():
+                yield batch
+            self._bar.update()
+        synchronize(self._devices)
+        self.epoch_s.append(time.perf_counter() - start)
+
+    def add(self, accuracy: float) -> None:
+        """End the epoch: print its line.
+
+        Raises:
+            RuntimeError: if `clocked` has not come to the end of the epoch.
+        """
+        if len(self.epoch_s) == len(self.accuracies):
+            raise RuntimeError("nobody knows how long this epoch took: its loop over clocked() was left before the end")
+        self.accuracies.append(accuracy)
+        line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
+        tqdm.write(line, file=sys.stdout)
+
+    def __exit__(self, kind: type | None, *error: object) -> None:
+        self._bar.close()
+        self._steps.close()  # of a step that has failed: an error remembers it, and interrupts would wait for it
+        if kind is None and self.accuracies:
+            mean_s = sum(self.epoch_s) / len(self.epoch_s)
+            print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch")
+            print(f"on {describe_devices(self._devices, shares=False)}")
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a notebook's kernel, where figures and bars can change after they were shown."""
+    return "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel")
