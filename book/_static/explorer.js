@@ -18,7 +18,7 @@ const slider = (param, id, moved) => {
 };
 
 // The words of all bars or curves, for who hears the page; said when a slider has come to rest.
-const said = (view, spec) => (spec.usermeta?.names ?? spec.data.values.map(({ name }) => name))
+const said = (view, spec) => spec.usermeta.names
   .map((name, i) => `${name}: ${view.signal(`words_${i}`)}`).join("; ");
 
 const explore = async (holder, place) => {

@@ -4,9 +4,6 @@
 """
 
 from d2lpar.pages.cells import without_checks as without_checks
-from d2lpar.pages.explorer import Slider as Slider
-from d2lpar.pages.explorer import bars as bars
-from d2lpar.pages.explorer import curves as curves
 from d2lpar.pages.explorer import show_explorer as show_explorer
 from d2lpar.pages.kept_bytes import most_kept_bytes as most_kept_bytes
 from d2lpar.pages.kill_tests import Kill as Kill
