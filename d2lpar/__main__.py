@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar train`, `diagnose`, `watch`, `bench` and `study`; each has a --help."""
+"""The package's commands: `python -m d2lpar watch`, `diagnose` and `train`; each has a --help."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import NoReturn
 
 ADVICE = ("Here `batches` is a list of pairs X, y, and everything runs on the CPU: leave out what only a loader or a "
           "GPU has, such as sampler.set_epoch.")
+MOVED = {"bench": "`make bench` in a clone of the book", "study": "`python book/lab/study.py` in a clone of the book",
+         "data": "not needed: the images are in the package"}
 OF_DEVICES = re.compile(r"cuda|nccl|gpu|device|set_epoch|sampler|loader", re.I)
 
 
@@ -44,19 +46,8 @@ def main() -> None:
     options.add_argument("--show", action="store_true", help="show what the script prints")
     options.add_argument("--to-the-end", action="store_true",
                          help="let the script run to its end, unwatched, once enough was seen")
-    about = "measure how fast it is here, as a table of ratios (two minutes on two cores)"
-    options = commands.add_parser("bench", help=about, description=about)
-    options.add_argument("--quick", action="store_true", help="fewer rows and rounds (half a minute)")
-    options.add_argument("--json", nargs="?", const="-", metavar="FILE",
-                         help="write JSON into FILE too, or print it instead of the table")
-    about = "train one recipe under every suspect, ten seeds each (an hour and a quarter on two cores)"
-    options = commands.add_parser("study", help=about, description=about)
-    options.add_argument("file", help="where the results go; stopped, the same command goes on from there")
-    options.add_argument("--seeds", type=int, default=10, help="how many (10)")
-    options.add_argument("--only", choices=("branches",),
-                         help="in place of them, single steps of many kinds from ten trained networks (twenty minutes)")
-    options.add_argument("--full-size", action="store_true",
-                         help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
+    if sys.argv[1:] and sys.argv[1] in MOVED:
+        sys.exit(f"`python -m d2lpar {sys.argv[1]}` is now {MOVED[sys.argv[1]]}.")
     own = _own_words(sys.argv[1:])
     if sys.argv[1:2] == ["train"]:
         agent = os.getppid()  # before the imports, during which it may be killed
@@ -68,26 +59,7 @@ def main() -> None:
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks, args.allow, args.json)
         return
-    if args.command == "watch":
-        _watch(args, sys.argv[1 + len(own):])
-        return
-    if args.command == "bench":
-        from d2lpar.pages.bench.run import command  # here, so that help and a wrong word are answered at once
-
-        command(args.quick, args.json)
-        return
-    from d2lpar.data import DataError
-    from d2lpar.pages.branches import run_all_branches
-    from d2lpar.pages.records import RecordError
-    from d2lpar.pages.study import FULL, SMALL, run_study
-
-    run = run_all_branches if args.only == "branches" else run_study
-    try:
-        run(args.file, args.seeds, FULL if args.full_size else SMALL)
-    except (DataError, RecordError, ValueError) as problem:
-        sys.exit(str(problem))
-    except KeyboardInterrupt:
-        sys.exit(f"\nStopped. What had ended stands in {args.file}; the same command goes on from there.")
+    _watch(args, sys.argv[1 + len(own):])
 
 
 def _cannot(words: str) -> NoReturn:

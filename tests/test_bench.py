@@ -1,19 +1,22 @@
-"""Tests of `python -m d2lpar bench`: what a row says, what is refused, and how it is shown. None looks at a time."""
+"""Tests of `make bench`: what a row says, what is refused, and how it is shown. None looks at a time."""
 
 import math
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import bench as run
+import bench_cases as cases
+import bench_single as single
+from bench_cases import ALGORITHMS, WrongResult, on_this_rank
+from bench_report import GROUPS, Report, Row, finding, from_json, ratio_row, table
 from d2lpar.data import Batches
 from d2lpar.launch import RankError
-from d2lpar.pages.bench import cases, run, single
-from d2lpar.pages.bench.cases import ALGORITHMS, WrongResult, on_this_rank
-from d2lpar.pages.bench.report import GROUPS, Report, Row, finding, from_json, ratio_row, table
-from test_commands import command
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
 REPORT = Report({"processor": "Größe, 2 cores"}, 5, 20, [ROW, Row("data", "ours", "torchvision", 128.4, 90, 149.6)])
@@ -200,8 +203,9 @@ def test_a_run_that_ends_early_stores_nothing_and_leaves_an_old_file_as_it_was(
 
 @pytest.mark.slow
 @pytest.mark.weekly
-def test_a_quick_run_measures_every_group():
-    ended = command("bench", "--quick", "--json")
+def test_a_quick_run_measures_every_group(root: Path) -> None:
+    ended = subprocess.run([sys.executable, "-W", "error", "book/lab/bench.py", "--quick", "--json"], cwd=root, capture_output=True,
+                           text=True, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert "2 processes: large, small, lenet\nrank 0: large done\n" in ended.stderr
     report = from_json(ended.stdout)

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.pages.branches: every step has the length and the direction that its name says, and the rest stays."""
+"""Tests of book/lab/branches.py: every step has the length and the direction that its name says, and the rest stays."""
 
 import copy
 from inspect import signature
@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from d2lpar.pages import branches, study
-from d2lpar.pages.branches import EPOCHS, SIZES, run_all_branches, run_branches, stepped
+import branches
+import study
+from branches import EPOCHS, SIZES, run_all_branches, run_branches, stepped
 from d2lpar.pages.results import stored_records
-from d2lpar.pages.study import SMALL, Setting, Size, load_data_fashion_mnist, run_setting, starting_network
 from d2lpar.scratch import distance, same_bits
+from records import CALLED
+from study import SMALL, Setting, Size, load_data_fashion_mnist, run_setting, starting_network
 
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 6 of 8
 KINDS = ["few", "damped", "few_usual", "batch", "batch_long", "many_long", "none"]
@@ -134,7 +136,7 @@ def test_damped_by_its_divisor_or_by_its_rate_is_the_same_step(net):
 def test_the_stored_branches_are_of_ten_networks_on_real_data():
     about, records = stored_records("branches")
     assert [r["run"] for r in records] == [{"batch_size": 32, "lr": 0.2, "seed": seed} for seed in range(10)]
-    assert about["command"] == "python -m d2lpar study --only branches" and about["size"] == SMALL._asdict()
+    assert about["command"] == CALLED["python book/lab/branches.py"] and about["size"] == SMALL._asdict()
     assert about["data"]["source"] == "Fashion-MNIST" and about["data"] == stored_records("last_minibatch")[0]["data"]
     for record in records:
         assert [b["epoch"] for b in record["branches"]] == [e for e in EPOCHS for _ in range(2)]

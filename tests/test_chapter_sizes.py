@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from chapter_sizes import ChapterSize, count_words, measure, table
+from chapter_sizes import GOALS, ChapterSize, count_words, lines_of_code, measure, table
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,12 @@ def test_the_minutes_that_readers_are_told_are_those_of_the_formula(root: Path, 
     assert abs(sum(sizes[name].minutes for name in told) - 540) < 45, "nine hours"
     assert abs(sizes["02_data_parallelism_from_scratch"].minutes - 20) < 5, "twenty minutes"
     assert count_words(index) <= 450
+
+
+def test_no_part_of_the_package_is_larger_than_a_commit_has_said_why() -> None:
+    lines = lines_of_code()
+    assert {folder: sum(lines[folder]) for folder, (_, most) in GOALS.items() if most and sum(lines[folder]) > most} == {}
+    assert all(lines.values())
 
 
 @pytest.mark.slow

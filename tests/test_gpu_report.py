@@ -1,4 +1,4 @@
-"""Tests of book/tools/gpu_report.py: what the report says of made-up results, that it names nobody, and what comes without a GPU."""
+"""Tests of book/lab/gpu_report.py: what the report says of made-up results, that it names nobody, and what comes without a GPU."""
 
 import os
 import platform
@@ -70,7 +70,7 @@ def test_where_the_bench_fails_there_is_still_a_report(monkeypatch, capsys):
 
 
 def test_without_a_gpu_it_says_so_in_a_line_and_what_it_would_do(root):
-    run = subprocess.run([sys.executable, "-W", "error", root / "book" / "tools" / "gpu_report.py"], capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-W", "error", root / "book" / "lab" / "gpu_report.py"], capture_output=True, text=True,
                          env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}, timeout=120)
     assert run.returncode == 1 and run.stdout == "" and run.stderr.count("\n") == 1, run.stderr
     assert run.stderr.startswith("PyTorch finds no GPU here.") and "runs the tests for GPUs" in run.stderr

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.pages.records: a file of runs that is never half written, goes on where it was, and leaves no process."""
+"""Tests of book/lab/records.py: a file of runs that is never half written, goes on where it was, and leaves no process."""
 
 import json
 import os
@@ -13,8 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from d2lpar.pages.records import RecordError, read_records, run_missing
+from d2lpar.pages.results import RecordError, read_records
 from helpers.waiting import until
+from records import run_missing
 
 ABOUT = {"machine": "this one"}
 RUNS = [{"seed": seed, "x": x} for seed in range(3) for x in "ab"]
@@ -70,7 +71,7 @@ def test_what_is_there_is_not_run_again_and_what_is_new_is_added(full):
 
 
 def test_cut_off_at_any_byte_it_goes_on_without_a_lost_or_a_doubled_run(full, path, monkeypatch):
-    import d2lpar.pages.records as records
+    import records
 
     class Here:
         """An executor without a process, for many files."""
@@ -166,7 +167,7 @@ def test_a_run_that_raises_ends_all_with_its_error_and_what_had_ended_is_kept(pa
 SCRIPT = """
 import sys
 from test_records import ABOUT, slow
-from d2lpar.pages.records import run_missing
+from records import run_missing
 if __name__ == "__main__":
     run_missing(sys.argv[1], ABOUT, [{"seed": seed, "x": "a"} for seed in range(40)], slow, 2)
 """

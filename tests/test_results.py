@@ -1,41 +1,33 @@
-"""Tests of d2lpar.pages.results and of the tools run_trainings and run_batch_sizes: what long runs have found, and that a page may draw it."""
+"""Tests of d2lpar.pages.results and of lenet_runs and batch_sizes in book/lab: what long runs have found, and that a page may draw it."""
 
-import importlib.util
 from collections import Counter
 from contextlib import redirect_stdout
 from io import StringIO
 from math import isfinite
-from pathlib import Path
 
 import pytest
 import torch
 
+import batch_sizes
+import lenet_runs
 from d2lpar import get_params, load_data_fashion_mnist, train_batch, try_devices
 from d2lpar.models import lenet_params
-from d2lpar.pages.records import RecordError
-from d2lpar.pages.results import stored_records, stored_results, stored_script
+from d2lpar.pages.results import RecordError, stored_records, stored_results, stored_script
 from d2lpar.scratch import distance, shard_backward
+from records import CALLED
 
 GROUPS = {"devices": 25, "variant": 15, "batches": 40, "rounding": 45, "start": 3}
 
 
-def loaded(name):
-    """A tool of the book, as a module."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[1] / "book" / "tools" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def tool():
-    return loaded("run_trainings")
+    return lenet_runs
 
 
 @pytest.fixture
 def counting(small_data, one_core, monkeypatch):
     """The tool that counts updates to a target, on 64 images."""
-    module = loaded("run_batch_sizes")
+    module = batch_sizes
     for name, value in {"NUM_TRAIN": 64, "NUM_TEST": 16, "MAX_EPOCHS": 1}.items():
         monkeypatch.setattr(module, name, value)
     return module
@@ -59,7 +51,7 @@ def test_the_stored_trainings_are_those_of_the_plan_on_real_data(tool):
     kept = {"updates_per_epoch", "accuracies", "apart"}
     assert [(group, {k: v for k, v in run.items() if k not in kept}) for group in found for run in found[group]] == sorted(
         said, key=lambda pair: list(found).index(pair[0]))
-    assert about["command"] == tool.COMMAND and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
+    assert about["command"] == CALLED[tool.COMMAND] and about["data"].startswith("Fashion-MNIST") and "cores" in about["machine"]["processor"]
 
 
 def test_every_stored_number_can_be_one():
@@ -121,10 +113,10 @@ def test_a_run_keeps_the_accuracy_of_rank_0_and_the_distance_of_the_farthest_rep
 
 
 def test_the_stored_batch_sizes_are_those_of_the_plan_on_real_data():
-    tool = loaded("run_batch_sizes")
+    tool = batch_sizes
     about, records = stored_records("batch_sizes")
     assert sorted(str(record["run"]) for record in records) == sorted(map(str, tool.plan()))
-    assert (about["command"], about["target"], about["max_epochs"]) == (tool.COMMAND, tool.TARGET, tool.MAX_EPOCHS)
+    assert (about["command"], about["target"], about["max_epochs"]) == (CALLED[tool.COMMAND], tool.TARGET, tool.MAX_EPOCHS)
     assert (about["data"]["source"], about["data"]["num_train"]) == ("Fashion-MNIST", tool.NUM_TRAIN)
     assert all(tool.NUM_TRAIN % n == 0 for n in tool.BATCH_SIZES), "every minibatch is full"
     for record in records:
@@ -157,7 +149,7 @@ def test_a_run_to_a_target_takes_the_steps_of_one_device_in_pieces(counting, mon
 
 
 def test_the_plan_has_each_batch_size_at_each_rate_with_each_seed_once():
-    tool = loaded("run_batch_sizes")
+    tool = batch_sizes
     settings = Counter((run["batch_size"], run["lr"]) for run in tool.plan())
     assert set(settings.values()) == {len(tool.SEEDS)} and len(settings) == len(tool.BATCH_SIZES) * len(tool.RATES)
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.pages.study: what is trained under which setting, and what is measured at the last step of an epoch."""
+"""Tests of book/lab/study.py: what is trained under which setting, and what is measured at the last step of an epoch."""
 
 import copy
 from inspect import signature
@@ -10,12 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import study
 from d2lpar import DataParallel, try_devices
 from d2lpar.models import init_weights, initialize, resnet18
-from d2lpar.pages import study
 from d2lpar.pages.results import stored_records
-from d2lpar.pages.study import FULL, SMALL, Setting, Size, first_setting, predicted, run_setting, run_study, settings
 from d2lpar.scratch import distance, same_bits
+from records import CALLED
+from study import FULL, SMALL, Setting, Size, first_setting, predicted, run_setting, run_study, settings
 
 TINY = Size(width=8, batch_size=4, num_train=22, num_test=20, num_epochs=2)  # the last minibatch: 2 of 4, and 6 of 8
 BASE = Setting("full", "fresh", 2, 8, 0.2, 22)
@@ -221,7 +222,7 @@ def test_the_stored_study_is_the_whole_plan_with_ten_seeds_on_real_data():
     planned = [*settings(), *predicted().values()]
     found = sorted((Setting(**r["run"]["setting"]), r["run"]["seed"]) for r in records)
     assert found == sorted((s, seed) for s in planned for seed in range(10))
-    assert about["command"] == "python -m d2lpar study" and about["size"] == SMALL._asdict()
+    assert about["command"] == CALLED["python book/lab/study.py"] and about["size"] == SMALL._asdict()
     assert about["data"]["source"] == "Fashion-MNIST" and "cores" in about["machine"]["processor"]
 
 

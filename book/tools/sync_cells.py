@@ -22,10 +22,10 @@ DEFINITION = re.compile(r"^(?:def |class )?(\w+)(?=\(| =|:)", re.MULTILINE)
 
 @cache
 def home(module: str) -> Path:
-    """The file of the module of this name; there is one in all rooms of the package."""
-    found = list((ROOT / "d2lpar").rglob(f"{module}.py"))
+    """The file of the module of this name; the package and the lab have one together."""
+    found = [*(ROOT / "d2lpar").rglob(f"{module}.py"), *(ROOT / "book" / "lab").glob(f"{module}.py")]
     if len(found) != 1:
-        raise LookupError(f"the package has {len(found)} modules of the name {module}")
+        raise LookupError(f"the package and book/lab have {len(found)} modules of the name {module}")
     return found[0]
 
 
@@ -72,7 +72,7 @@ def full_name(module: str, name: str) -> str:
 
 @cache
 def taught_names() -> frozenset[str]:
-    """The full names of all that the chapters teach."""
+    """The full names of all that the chapters teach, in the package and in the lab."""
     cells = [cell for path in notebooks(ROOT / "notebooks") for cell in nbformat.read(path, as_version=4).cells]
     return frozenset(full_name(tag.removeprefix("taught:"), defined_name(cell.source)) for cell in cells
                      for tag in cell.metadata.get("tags", []) if tag.startswith("taught:"))

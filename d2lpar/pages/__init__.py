@@ -1,4 +1,4 @@
-"""What only the pages and their authors need: figures, explorers, checks of exercises, stored results, bench, study.
+"""What only the pages and their authors need: figures, explorers, checks of exercises, stored results.
 
 `import d2lpar.pages as book` has the names that chapters use. No module outside this subpackage imports it.
 """
@@ -30,12 +30,12 @@ from d2lpar.pages.published import published_runs as published_runs
 from d2lpar.pages.results import stored_records as stored_records
 from d2lpar.pages.results import stored_results as stored_results
 from d2lpar.pages.results import stored_script as stored_script
+from d2lpar.pages.settings import Setting as Setting
+from d2lpar.pages.settings import predicted as predicted
 from d2lpar.pages.step_spans import data_parallel_spans as data_parallel_spans
 from d2lpar.pages.step_spans import pipeline_spans as pipeline_spans
 from d2lpar.pages.step_spans import tensor_parallel_spans as tensor_parallel_spans
 from d2lpar.pages.step_spans import trace_step as trace_step
 from d2lpar.pages.stepper import show_stepper as show_stepper
 from d2lpar.pages.stepper import trace_rounds as trace_rounds
-from d2lpar.pages.study import Setting as Setting
-from d2lpar.pages.study import predicted as predicted
 from d2lpar.pages.verdicts import check as check

@@ -1,14 +1,60 @@
-"""What runs have found that take too long for a page, stored in the book."""
+"""Results of runs that take too long for a page, stored in the book.
+
+A file of records, `stored/NAME.jsonl`, is JSON Lines: first a line on where the records come from, then one line a run.
+The instruments in `book/lab/` write all of them.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from d2lpar.pages.records import read_records
-
 FOLDER = Path(__file__).with_name("stored")
+
+
+class RecordError(RuntimeError):
+    """A file of records that cannot be used, and what to do about it."""
+
+
+def read_records(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The first line of a file of records, and all others.
+
+    Raises:
+        RecordError: if the file is not there, is cut off, or holds anything but records, or one run twice.
+    """
+    try:
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
+        raise RecordError(f"{path} cannot be read: {getattr(problem, 'strerror', problem)}") from problem
+    about, records = parsed_records(path, text)
+    if not text.endswith(b"\n"):
+        raise RecordError(f"{path} is cut off in line {len(records) + 2}; the command that wrote it mends that")
+    return about, records
+
+
+def run_key(run: Mapping[str, Any]) -> str:
+    """What tells one run from the others in a file: its arguments."""
+    return json.dumps(run, sort_keys=True)
+
+
+def parsed_records(path: str | Path, text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the whole lines of a file hold."""
+    lines = []
+    for number, line in enumerate(text.split(b"\n")[:-1], 1):
+        try:
+            lines.append(json.loads(line))
+            assert isinstance(lines[-1], dict) and isinstance(lines[-1].get("about" if number == 1 else "run"), dict)
+        except (ValueError, AssertionError, RecursionError):
+            raise RecordError(f"{path} holds no records: line {number} is none. Name another file.") from None
+    if not lines:
+        raise RecordError(f"{path} holds no records: it has no whole line")
+    keys = [run_key(record["run"]) for record in lines[1:]]
+    for number, key in enumerate(keys, 2):
+        if key in keys[:number - 2]:
+            raise RecordError(f"{path} holds one run twice: line {number} and line {keys.index(key) + 2}")
+    return lines[0]["about"], lines[1:]
 
 
 def stored_results(name: str) -> dict[str, Any]:

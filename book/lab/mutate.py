@@ -1,6 +1,6 @@
 """How strong are the tests? Each entry of `tests/mutations.toml` is a mistake, and its test file must notice it.
 
-    python book/tools/mutate.py [NAME ...]
+    python book/lab/mutate.py [NAME ...]
 
 Copies of the book, one for each core, take one mistake at a time and run the file that should notice it; NAMEs are
 functions to pick. Before that the files have to pass as they are: what is red anyway proves nothing. A mistake that its
@@ -52,7 +52,8 @@ def mutated(root: Path, mutation: Mutation) -> tuple[Path, str]:
     """The module of the function, and its text with the mistake; ValueError unless there is one place for it."""
     owner, _, name = mutation.function.rpartition(".")
     found = []
-    for file in sorted(file for file in root.glob("d2lpar/**/*.py") if file.parent.name != "stored"):
+    for file in [file for folder in ("d2lpar", "book/lab") for file in sorted(root.glob(f"{folder}/**/*.py"))
+                 if file.parent.name != "stored"]:
         text = file.read_text("utf8")
         body = ast.parse(text).body if f"def {name}(" in text else []
         bodies = [c.body for c in body if isinstance(c, ast.ClassDef) and c.name == owner] if owner else [body]

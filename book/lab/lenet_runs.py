@@ -1,4 +1,4 @@
-"""Run the trainings of LeNet that take too long for a page: `python book/tools/run_trainings.py`.
+"""Run the trainings of LeNet that take too long for a page: `python book/lab/lenet_runs.py`.
 
 Each is run over several seeds, one process for each core, and what is left of it stands in
 `d2lpar/pages/stored/lenet_runs.json`, with the machine, the images and the command. It needs the real data and
@@ -33,7 +33,7 @@ from d2lpar.pages.broken import allreduce_rank_0
 from d2lpar.scratch import distance, sgd, shard_backward
 from d2lpar.timing import describe_machine
 
-COMMAND = "python book/tools/run_trainings.py"
+COMMAND = "python book/lab/lenet_runs.py"
 STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "lenet_runs.json"
 NUM_TRAIN, NUM_TEST, EPOCHS = 3500, 2048, 10
 SEEDS = range(5)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 Times = dict[str, list[float]]  # by case, the seconds of each repeat
-GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "dispatch", "data", "survival")
+GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "dispatch", "data", "import", "survival")
 
 
 class Row(NamedTuple):

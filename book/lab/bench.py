@@ -1,7 +1,13 @@
-"""The run of `python -m d2lpar bench`: which cases, in which groups of processes, and the rows made of them."""
+"""How fast is it here? Every row is a ratio, measured side by side in one run: `make bench`.
+
+A row divides the seconds of what it is compared with by the seconds of ours, repeat by repeat: how many times as fast
+ours is. `bench_cases`, `bench_single` and `bench_survival` hold what is timed, `bench_report` what is made of the
+times. The page "How fast is it here?" says what the rows mean.
+"""
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 import time
@@ -12,10 +18,7 @@ from pathlib import Path
 
 import torch
 
-from d2lpar.data import NUM_TRAIN, load_data_fashion_mnist
-from d2lpar.devices import all_cores, cores_per_device
-from d2lpar.launch import RankError, run_ranks
-from d2lpar.pages.bench.cases import (
+from bench_cases import (
     ALGORITHMS,
     BATCH_SIZE,
     RESNET18,
@@ -26,9 +29,12 @@ from d2lpar.pages.bench.cases import (
     WrongResult,
     measure,
 )
-from d2lpar.pages.bench.report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
-from d2lpar.pages.bench.single import dispatch_times, loader_times
-from d2lpar.pages.bench.survival import checkpoint_times, restart_times
+from bench_report import GROUPS, Report, Row, Times, ratio_row, ratios, table, to_json
+from bench_single import dispatch_times, import_times, loader_times
+from bench_survival import checkpoint_times, restart_times
+from d2lpar.data import NUM_TRAIN, load_data_fashion_mnist
+from d2lpar.devices import all_cores, cores_per_device
+from d2lpar.launch import RankError, run_ranks
 from d2lpar.timing import describe_machine
 
 NETS = {"lenet": "LeNet", "resnet": f"ResNet-18 ({RESNET_REPEATS} repeats)"}
@@ -51,11 +57,12 @@ def bench(quick: bool = False) -> Report:
         batches, _ = load_data_fashion_mnist(BATCH_SIZE, NUM_TRAIN)
     data = said.getvalue().strip()
     with redirect_stdout(sys.stderr):
-        print("one process: data, dispatch")
+        print("one process: data, dispatch, import")
         rows = [ratio_row("data", "an epoch of load_data_fashion_mnist", "torchvision in a DataLoader",
                           loader_times(batches, repeats), "ours", "torchvision")]
         rows += [ratio_row("dispatch", f"run_on_devices of nothing, {k} devices", "ThreadPoolExecutor, one per device",
                            dispatch_times(k, repeats), "ours", "pools") for k in (2, 8)]
+        rows.append(ratio_row("import", "import d2lpar", "import torch", import_times(5), "d2lpar", "torch", 1.0))
         for k, parts in (QUICK if quick else FULL).items():
             rows += group_rows(k, parts, repeats)
         print("a training that survives: checkpoints" + ", killed ranks" * (not quick))
@@ -130,7 +137,7 @@ def ddp_rows(net: str, k: int, backend: str, times: Times) -> list[Row]:
 
 
 def command(quick: bool, json_to: str | None) -> None:
-    """`python -m d2lpar bench`: measure, and print the table, or, for "-", JSON; a file gets JSON beside the table."""
+    """Measure, and print the table, or, for "-", JSON; a file gets JSON, and the table is printed too."""
     to_file = Path(json_to) if json_to not in (None, "-") else None
     try:
         report = bench(quick)
@@ -146,3 +153,13 @@ def command(quick: bool, json_to: str | None) -> None:
     else:
         print(*(f"{name}: {value}" for name, value in report.machine.items()), "", table(report.rows), "", sep="\n")
         print(f"{report.repeats} repeats per row, {report.seconds} s in all")
+
+
+if __name__ == "__main__":
+    about = "measure how fast it is here, as a table of ratios (four minutes on two cores)"
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--quick", action="store_true", help="fewer rows and repeats (half a minute)")
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
+                        help="write JSON into FILE too, or print it instead of the table")
+    args = parser.parse_args()
+    command(args.quick, args.json)

@@ -10,8 +10,8 @@ from io import StringIO
 
 import torch.distributed as dist
 
-from d2lpar.pages.bench.cases import WrongResult
-from d2lpar.pages.bench.report import Times
+from bench_cases import WrongResult
+from bench_report import Times
 from d2lpar.pages.kill_tests import Kill, agent, differing, kill_test, updates
 from d2lpar.timing import time_each_repeat
 from d2lpar.trainer import Training, add_options, check_options, join

@@ -1,98 +1,36 @@
-"""Why did the accuracy fall? One recipe, trained under every combination of the suspects.
+"""Why did the accuracy fall? One recipe, trained under every combination of the suspects, ten seeds each.
 
-The recipe is that of the multi-GPU chapters of Dive into Deep Learning, to scale: ResNet-18 of width 8, ten epochs,
-batch size 16 at learning rate 0.1 and 32 at 0.2, and 3,558 images, so that the last minibatch of an epoch is the same
-share of a batch as there: 6 of 32 as 96 of 512, 6 of 16 as 96 of 256. `python -m d2lpar study` trains them all.
+    python book/lab/study.py FILE
+
+takes an hour and a quarter on two cores. Stopped, the same command goes on from there; `--full-size` trains width 64 on
+60,000 images with batches of 256 and 512, as published (for a GPU). `d2lpar.pages.settings` says what is trained.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from functools import lru_cache, partial
 from io import StringIO
-from itertools import product
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from d2lpar.checks import check_counts
-from d2lpar.data import OFFICIAL_TRAIN, Batches, load_data_fashion_mnist, provenance
+from d2lpar.data import Batches, DataError, load_data_fashion_mnist, provenance
 from d2lpar.devices import all_cores, try_devices
 from d2lpar.models import init_weights, initialize, resnet18
-from d2lpar.pages.records import run_missing
+from d2lpar.pages.settings import FULL, LAST_STEPS, NORMS, SMALL, STARTS, Setting, Size, predicted, settings
 from d2lpar.scratch import split_batch
 from d2lpar.timing import describe_machine
-
-LAST_STEPS, STARTS, NORMS = ("full", "damped", "dropped"), ("fresh", "used"), ("batch", "group")
-
-
-class Size(NamedTuple):
-    """How large a model of the recipe is; `batch_size` is that of one device.
-
-    From width 8 on: PyTorch 2.15, with AVX2 alone, crashes in a strided 1x1 convolution of 4 channels in channels_last.
-    """
-
-    width: int
-    batch_size: int
-    num_train: int
-    num_test: int
-    num_epochs: int
-
-
-SMALL = Size(width=8, batch_size=16, num_train=3558, num_test=1024, num_epochs=10)
-FULL = Size(width=64, batch_size=256, num_train=60_000, num_test=10_000, num_epochs=10)
-
-
-class Setting(NamedTuple):
-    """One way to train.
-
-    `last` is the step on the last, partial minibatch of an epoch: "full" divides its summed loss by its own length,
-    "damped" by the batch size, and "dropped" leaves it out. `start` is "fresh", or "used": the network that a training
-    on one device left, with fresh weights, but its biases and its BatchNorm layers as they were. `norm` is "batch", or
-    "group" for group normalisation in its place.
-    """
-
-    last: str
-    start: str
-    num_devices: int
-    batch_size: int
-    lr: float
-    num_train: int
-    norm: str = "batch"
-
-
-def settings(size: Size = SMALL) -> list[Setting]:
-    """The 15 of the study: last step, devices and recipe crossed, and a used network where the pages have one."""
-    n, b = size.num_train, size.batch_size
-    fresh = [Setting(last, "fresh", k, batch_size, lr, n)
-             for k, (batch_size, lr), last in product((1, 2), ((b, 0.1), (2 * b, 0.2)), LAST_STEPS)]
-    return fresh + [Setting(last, "used", 2, 2 * b, 0.2, n) for last in LAST_STEPS]
-
-
-def predicted(size: Size = SMALL) -> dict[str, Setting]:
-    """Four more, by what they change of the full last step on two devices; written down with a prediction of each.
-
-    With "fall" for what the last step of an epoch takes from the accuracy, epochs 4 to 10, and the median over seeds:
-    a last minibatch of 31 of 32 makes no fall above 0.02; one of 1 makes a larger fall than one of 6, because BatchNorm
-    then normalises an image by itself; half the rate makes less than half the fall; and so does group normalisation,
-    because most of the fall comes from running statistics that no longer fit, and it has none.
-    """
-    n, b = size.num_train, 2 * size.batch_size
-    full = Setting("full", "fresh", 2, b, 0.2, n)
-    whole = n - n % b
-    all_but_one = whole + b - 1 if whole + b <= OFFICIAL_TRAIN else whole - 1  # there are no more images
-    return {
-        "a last minibatch of all but one": full._replace(num_train=all_but_one),
-        "a last minibatch of one": full._replace(num_train=whole + 1),
-        "half the rate": full._replace(lr=0.1),
-        "group normalisation": full._replace(norm="group"),
-    }
+from records import RecordError, run_missing
 
 
 def run_setting(setting: Setting, seed: int, size: Size = SMALL) -> dict[str, Any]:
@@ -287,7 +225,7 @@ def run_study(path: str | Path, num_seeds: int = 10, size: Size = SMALL) -> None
     check_counts(num_seeds=num_seeds)
     runs = [{"setting": s._asdict(), "seed": seed} for part in (settings(size), predicted(size).values())
             for seed in range(num_seeds) for s in part]
-    run_and_record(path, "python -m d2lpar study", runs, run, size)
+    run_and_record(path, "python book/lab/study.py", runs, run, size)
 
 
 def run_and_record(path: str | Path, command: str, runs: list[dict[str, Any]], run: Callable, size: Size) -> None:
@@ -305,3 +243,23 @@ def run_and_record(path: str | Path, command: str, runs: list[dict[str, Any]], r
 def run(size: Size, setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """`run_setting` of what a line of the file holds."""
     return run_setting(Setting(**setting), seed, size)
+
+
+def main(run: Callable, what: str) -> None:
+    """The command line of this study and of the branches: which FILE, how many seeds, and how large."""
+    parser = argparse.ArgumentParser(description=what)
+    parser.add_argument("file", help="where the results go; stopped, the same command goes on from there")
+    parser.add_argument("--seeds", type=int, default=10, help="how many (10)")
+    parser.add_argument("--full-size", action="store_true",
+                        help="width 64, 60,000 images, batches of 256 and 512, as published (for a GPU)")
+    args = parser.parse_args()
+    try:
+        run(args.file, args.seeds, FULL if args.full_size else SMALL)
+    except (DataError, RecordError, ValueError) as problem:
+        sys.exit(str(problem))
+    except KeyboardInterrupt:
+        sys.exit(f"\nStopped. The runs that had ended are in {args.file}; the same command goes on from there.")
+
+
+if __name__ == "__main__":
+    main(run_study, "train one recipe under every suspect, ten seeds each (an hour and a quarter on two cores)")

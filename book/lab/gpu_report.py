@@ -24,10 +24,10 @@ import torch
 import torch.distributed as dist
 from tabulate import tabulate
 
+from bench import FULL, group_rows
+from bench_cases import resnet_step
+from bench_report import Row, ratio_row, table
 from d2lpar.devices import set_seed, try_devices
-from d2lpar.pages.bench.cases import resnet_step
-from d2lpar.pages.bench.report import Row, ratio_row, table
-from d2lpar.pages.bench.run import FULL, group_rows
 from d2lpar.timing import describe_machine, time_each_repeat
 
 ROOT = Path(__file__).resolve().parents[2]

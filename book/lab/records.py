@@ -1,7 +1,7 @@
 """Long runs, one line of a file each: killed at any moment, they go on where they were.
 
 A file of records is JSON Lines: first a line on where the records come from, then one line a run, each written whole
-and in one piece when its run has ended. `python -m d2lpar study` writes one.
+and in one piece when its run has ended. `python book/lab/study.py FILE` writes one.
 """
 
 from __future__ import annotations
@@ -21,30 +21,18 @@ from typing import IO, Any
 import torch
 from tqdm import tqdm
 
+from d2lpar.pages.results import RecordError, parsed_records, run_key
+
+# the command that writes a file, and its name when the files that are stored were written
+CALLED = {"python book/lab/lenet_runs.py": "python book/tools/run_trainings.py",
+          "python book/lab/study.py": "python -m d2lpar study",
+          "python book/lab/branches.py": "python -m d2lpar study --only branches",
+          "python book/lab/batch_sizes.py": "python book/tools/run_batch_sizes.py"}
+
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None
-
-
-class RecordError(RuntimeError):
-    """A file of records that cannot be used, and what to do about it."""
-
-
-def read_records(path: str | Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The first line of a file of records, and all others.
-
-    Raises:
-        RecordError: if the file is not there, is cut off, or holds anything but records, or one run twice.
-    """
-    try:
-        text = Path(path).read_bytes()
-    except (OSError, ValueError) as problem:  # ValueError: a zero byte in the name
-        raise RecordError(f"{path} cannot be read: {getattr(problem, 'strerror', problem)}") from problem
-    about, records = _parsed(path, text)
-    if not text.endswith(b"\n"):
-        raise RecordError(f"{path} is cut off in line {len(records) + 2}; the command that wrote it mends that")
-    return about, records
 
 
 def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]],
@@ -67,8 +55,8 @@ def run_missing(path: str | Path, about: Mapping[str, Any], runs: Sequence[Mappi
     """
     check_runs(about, runs)
     with _opened(Path(path), about) as (file, records):
-        known = {_key(record["run"]) for record in records}
-        missing = [run for run in runs if _key(run) not in known]
+        known = {run_key(record["run"]) for record in records}
+        missing = [run for run in runs if run_key(run) not in known]
         with _processes(num_processes) as pools, tqdm(total=len(runs), initial=len(runs) - len(missing), unit="run",
                                                       file=sys.stderr, smoothing=0) as bar:
             waiting = {pools[run["seed"] % num_processes].submit(function, **run): run for run in missing}
@@ -85,32 +73,10 @@ def check_runs(about: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> N
         raise ValueError(f"runs must differ from each other, but {twice[0]} is there twice")
 
 
-def _key(run: Mapping[str, Any]) -> str:
-    return json.dumps(run, sort_keys=True)
-
-
 def _write(file: IO[bytes], line: Mapping[str, Any]) -> None:
     file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
     file.flush()
     os.fsync(file.fileno())
-
-
-def _parsed(path: str | Path, text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What the whole lines of a file hold."""
-    lines = []
-    for number, line in enumerate(text.split(b"\n")[:-1], 1):
-        try:
-            lines.append(json.loads(line))
-            assert isinstance(lines[-1], dict) and isinstance(lines[-1].get("about" if number == 1 else "run"), dict)
-        except (ValueError, AssertionError, RecursionError):
-            raise RecordError(f"{path} holds no records: line {number} is none. Name another file.") from None
-    if not lines:
-        raise RecordError(f"{path} holds no records: it has no whole line")
-    keys = [_key(record["run"]) for record in lines[1:]]
-    for number, key in enumerate(keys, 2):
-        if key in keys[:number - 2]:
-            raise RecordError(f"{path} holds one run twice: line {number} and line {keys.index(key) + 2}")
-    return lines[0]["about"], lines[1:]
 
 
 @contextmanager
@@ -131,8 +97,10 @@ def _opened(path: Path, about: Mapping[str, Any]) -> Generator[tuple[IO[bytes], 
         whole = text[:text.rfind(b"\n") + 1]
         records = []
         if whole:
-            there, records = _parsed(path, whole)
+            there, records = parsed_records(path, whole)
             here = json.loads(json.dumps(about))
+            if there.get("command") == CALLED.get(here.get("command"), ""):
+                here["command"] = there["command"]
             if other := [name for name in {**there, **here} if there.get(name) != here.get(name)]:
                 raise RecordError(f"{path} holds records of another origin, it differs in {', '.join(other)}: "
                                   "name another file")

@@ -1,18 +1,21 @@
-"""The cases that need one process only: the loader, and handing work to the devices' threads."""
+"""The cases that need one process only: the loader, handing work to the devices' threads, and importing the package."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 from torch.utils.data import DataLoader
 from torchvision.datasets import FashionMNIST, VisionDataset
 from torchvision.transforms import ToTensor
 
+from bench_cases import WrongResult
+from bench_report import Times
 from d2lpar.data import Batches
 from d2lpar.devices import run_on_devices
-from d2lpar.pages.bench.cases import WrongResult
-from d2lpar.pages.bench.report import Times
 from d2lpar.timing import time_each_repeat
 
 
@@ -38,6 +41,14 @@ def dispatch_times(k: int, repeats: int, calls: int = 200) -> Times:
 
 def _nothing(rank: int) -> None:
     """Take no time."""
+
+
+def import_times(repeats: int) -> Times:
+    """Seconds of a fresh Python that imports the package, and of one that imports PyTorch alone."""
+    def importing(name: str) -> None:
+        subprocess.run([sys.executable, "-c", f"import {name}"], check=True)
+
+    return time_each_repeat({name: partial(importing, name) for name in ("d2lpar", "torch")}, repeats)
 
 
 def loader_times(batches: Batches, repeats: int) -> Times:

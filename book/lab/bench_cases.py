@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bench_report import Times
 from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
 from d2lpar.devices import all_cores, cores_per_device, run_on_devices, set_seed, try_devices
 from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
-from d2lpar.pages.bench.report import Times
 from d2lpar.scratch import distance, get_params, one_worker, train_batch_threads
 from d2lpar.timing import time_each_repeat
 

@@ -1,4 +1,4 @@
-"""How many updates does a larger batch save? `python book/tools/run_batch_sizes.py` trains LeNet to a target.
+"""How many updates does a larger batch save? `python book/lab/batch_sizes.py` trains LeNet to a target.
 
 For each batch size, a grid of learning rates, each with three seeds. A run ends at the first look at which the test
 accuracy is at least the target, and keeps the number of its updates. What is left of it stands in
@@ -18,11 +18,11 @@ import torch
 from d2lpar import evaluate_accuracy, get_params, load_data_fashion_mnist
 from d2lpar.data import provenance
 from d2lpar.models import lenet_params
-from d2lpar.pages.records import run_missing
 from d2lpar.scratch import sgd, shard_backward
 from d2lpar.timing import describe_machine
+from records import run_missing
 
-COMMAND = "python book/tools/run_batch_sizes.py"
+COMMAND = "python book/lab/batch_sizes.py"
 STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "batch_sizes.jsonl"
 NUM_TRAIN, NUM_TEST = 3072, 1024  # six times 512: every batch size divides it, so no minibatch is a partial one
 TARGET, MAX_EPOCHS = 0.7, 24
