@@ -182,7 +182,7 @@ def all_gather_here(x: Any) -> list:
     if not hasattr(_here, "meeting"):
         raise RuntimeError("all_gather_here is for functions that run_on_devices calls: "
                            "this thread belongs to no device")
-    return _here.meeting.gather(_here.rank, x)
+    return _here.meeting.all_gather(_here.rank, x)
 
 
 def set_seed(seed: int) -> None:
@@ -279,7 +279,7 @@ class _Meeting:
     def __len__(self) -> int:
         return self._num_ranks
 
-    def gather(self, rank: int, x: Any) -> list:
+    def all_gather(self, rank: int, x: Any) -> list:
         """What all ranks bring; blocks until the last one has come."""
         with self._changed:
             brought = self._brought
