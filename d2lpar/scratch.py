@@ -139,11 +139,10 @@ def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
 def whole_step(step: Callable) -> Callable:
     """The same step, which checks its arguments first; an interrupt waits for its end, and a failure leaves nothing."""
     @wraps(step)
-    @uninterrupted()
     def checked_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                      lr: float) -> None:
         check_step(X, y, replicas, devices, lr)
-        with fresh_gradients(replicas):
+        with uninterrupted(), fresh_gradients(replicas):
             step(X, y, replicas, devices, lr)
 
     return checked_step
