@@ -1,6 +1,6 @@
-"""Data-parallel training, from scratch and concisely, on any number of devices that a machine has or has not.
+"""Data-parallel training, from scratch and concisely, on any number of devices, whether or not the machine has them.
 
-`import d2lpar as dp` is enough. The names that readers take into programs of their own, in the order of the book:
+`import d2lpar as dp` is enough. It provides the names that readers use in their own programs, in the order of the book:
 
 Devices, data and time: try_devices, describe_devices, run_on_devices, set_seed, load_data_fashion_mnist, History,
     Stopwatch, time_interleaved, time_each_repeat
@@ -13,8 +13,8 @@ Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic
 Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s
 Is my script right: watch, diagnose, check_feed
 
-`help(dp.allreduce)` says what one of them does. Everything else is in its module, as `dp.cost.PUBLISHED` is.
-`import d2lpar.pages as book` has what only the book's pages need, such as `book.show`.
+`help` says what each of them does: `help(dp.allreduce)`. Everything else is reached through its module, such as
+`dp.cost.PUBLISHED`. `import d2lpar.pages as book` provides what only the book's pages need, such as `book.show`.
 """
 
 from d2lpar.batchnorm import SyncBatchNorm as SyncBatchNorm

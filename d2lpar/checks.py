@@ -1,6 +1,6 @@
-"""Checks that many modules need: what would be silently wrong is refused in one line that names it.
+"""Checks that many modules need: what would be silently wrong raises a one-line error that names it.
 
-Python's and PyTorch's own errors do for everything else, and a check that only one module needs is in that module.
+Python's and PyTorch's own errors cover everything else, and a check that only one module needs is in that module.
 The second half is about buffers, the tensors that a collective reads and overwrites: which of them may be used, and how
 they are cut into chunks. (A module's registered buffers, such as BatchNorm's running statistics, are something else.)
 """

@@ -1,14 +1,14 @@
-"""Collective operations: one buffer per device, combined so that every device ends with the same values.
+"""Collective operations: one buffer per device, combined so that every device ends up with the same values.
 
 They are made of messages, sent in rounds: with `exchange`, each device sends at most one message in a round and
-receives at most one, all at the same time. A `Meter` counts the messages that are really delivered, by the same calls
-that are timed; `d2lpar.pages.message_audit` finds values that travel without one.
+receives at most one, all at the same time. A `Meter` counts the messages that are actually delivered, by the same
+calls that are timed; `d2lpar.pages.message_audit` finds values that travel without a message.
 
-The naive allreduce sends everything to the first device and back; `d2lpar.scratch` has it without messages. Here it is
-written as messages, followed by a tree, the ring, and the form that is fastest where all devices share one memory.
+The naive allreduce sends everything to the first device and back; `d2lpar.scratch` has a version without messages.
+Here it uses messages, and is followed by a tree, the ring, and the form that is fastest if all devices share a memory.
 All of them work in place, block until they are done (on GPUs, until they are queued), and give the same bits on every
-run. An interrupt waits until they are done; the third one does not. A sum of whole numbers that its dtype cannot hold
-wraps around, as PyTorch's own sums do.
+run. They delay an interrupt (Ctrl+C) until they are done; only the third takes effect at once. An integer sum that
+overflows its dtype wraps around, as PyTorch's own sums do.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a collective costs: seconds predicted from messages and bytes, and the two prices fitted to a machine.
+"""What a collective costs: seconds predicted from messages and bytes, and the model fitted to a machine.
 
-The alpha-beta model is the oldest one that works (Hockney, 1994): a message of n bytes takes alpha + n * beta seconds,
-alpha for being a message at all and beta for every byte. `fit_link` finds both. The closed forms at the end, for
-thousands of devices, assume a dedicated link between any two devices that send to each other in one round, which real
-networks provide only in part.
+In the alpha-beta model (Hockney, 1994) a message of n bytes takes alpha + n * beta seconds: alpha, the latency, for
+every message, and beta, the inverse of the bandwidth, for every byte. `fit_link` fits both. The closed forms at the
+end, for thousands of devices, assume a dedicated link between any two devices that send to each other in one round,
+which real networks provide only in part.
 """
 
 from __future__ import annotations

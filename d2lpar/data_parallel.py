@@ -1,9 +1,9 @@
 """Data parallelism for any module: a replica per device, each in a thread of its own.
 
 `DataParallel` does what `torch.nn.DataParallel` does, on virtual devices too. Each call scatters the inputs, replicates
-the module, applies the replicas side by side and gathers their outputs; `scatter`, `replicate` and `gather` come first,
-and do what the functions of these names in `torch.nn.parallel` do. The backward pass runs in the same threads, and the
-gradients are summed, in rank order, onto the module's own parameters.
+the module, applies the replicas side by side and gathers their outputs; `scatter`, `replicate` and `gather` are defined
+first, and do what the functions of the same names in `torch.nn.parallel` do. The backward pass runs in the same
+threads, and the gradients are summed, in rank order, into `grad` of the module's own parameters.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Larger batches: a minibatch in pieces, the learning rate that goes with it, and how much of its gradient is noise."""
+"""Larger batches: gradient accumulation, the learning rate for a larger batch, and how much of a gradient is noise."""
 
 from __future__ import annotations
 

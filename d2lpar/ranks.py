@@ -1,7 +1,7 @@
-"""What a rank runs: its device, an allreduce of its own, and what its step sends and when.
+"""What a rank runs: its device, a ring allreduce written by hand, and a record of what its step sends and when.
 
-`Traffic` and `trace_rank` use PyTorch's own tools: every collective passes its dispatcher, where `Traffic` looks, and
-its profiler knows when a thread of Gloo was at work.
+`Traffic` and `trace_rank` use PyTorch's own tools: every collective goes through the dispatcher, where
+`Traffic` records it, and the profiler knows when a Gloo thread was at work.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Data-parallel training from scratch, on raw parameter tensors, and the single device that it is compared with.
+"""Data-parallel training from scratch, on raw parameter tensors, and the single-device reference it is compared with.
 
-`one_worker` is the single-device reference, and `distance` says how close a result comes to it. The names that follow
+`one_worker` is that reference, and `distance` says how far a result is from it. The names that follow
 are those of Dive into Deep Learning: `get_params`, `allreduce`, `split_batch`, `train_batch`, `train`. `train_batch`
 computes one shard after the other; `train_batch_threads` computes all of them at once.
 """

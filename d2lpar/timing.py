@@ -1,4 +1,4 @@
-"""Measuring: several variants side by side in one run, on which machine, what ran when in one step, and how a run goes.
+"""Measurements: variants timed side by side, the machine, what ran when within a step, and how a training run goes.
 
 A `History` owns the clock, the progress bar, the line per epoch and the last line of a training run, so that a training
 loop is nothing but a training loop.

@@ -214,7 +214,7 @@ def test_with_an_address_the_buttons_lead_to_the_page_and_to_the_notebook(root: 
 def went(root: Path) -> list[str]:
     """The commands, modules and names in the first columns of CHANGELOG.md, one by one."""
     found = []
-    for row in re.findall(r"^\| (.*?) \| (?!went|instead|stays|---)", read(root, "CHANGELOG.md"), re.M):
+    for row in re.findall(r"^\| (.*?) \| (?!old|new|stays|---)", read(root, "CHANGELOG.md"), re.M):
         if row.startswith("`"):
             first, *others = re.findall(r"`([^`]+)`", row)
             package = re.match(r"(d2lpar\.[a-z_]+)\.\w+$", first)

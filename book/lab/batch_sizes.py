@@ -1,9 +1,8 @@
 """How many updates does a larger batch save? `python book/lab/batch_sizes.py` trains LeNet to a target.
 
-For each batch size, a grid of learning rates, each with three seeds. A run ends at the first look at which the test
-accuracy is at least the target, and keeps the number of its updates. What is left of it stands in
-`d2lpar/pages/stored/batch_sizes.jsonl`. It needs the real data and some twenty minutes on one core; stopped and started
-again, it goes on where it was.
+For each batch size, a grid of learning rates, each with three seeds. A run ends at the first evaluation at which
+the test accuracy reaches the target, and its number of updates is stored in `d2lpar/pages/stored/batch_sizes.jsonl`.
+All runs together take about twenty minutes on one core; if they are stopped, the same command resumes them.
 """
 
 from __future__ import annotations

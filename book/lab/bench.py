@@ -1,8 +1,8 @@
 """How fast is it here? Every row is a ratio, measured side by side in one run: `make bench`.
 
-A row divides the seconds of what it is compared with by the seconds of ours, repeat by repeat: how many times as fast
-ours is. `bench_cases`, `bench_single` and `bench_survival` hold what is timed, `bench_report` what is made of the
-times. The page "How fast is it here?" says what the rows mean.
+A row divides the time of the reference by our time, repeat by repeat, which gives how many times as fast ours is.
+`bench_cases`, `bench_single` and `bench_survival` hold what is timed, and `bench_report` turns the times into rows. The
+page "How fast is it here?" says what the rows mean.
 """
 
 from __future__ import annotations

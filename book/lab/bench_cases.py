@@ -1,7 +1,7 @@
 """The cases that the ranks of a group time, each checked before it is timed.
 
-All ranks go through the same cases in the same order. A case between processes is run by all of them; a case on virtual
-devices is run by rank 0 alone, with all the cores of the machine, while the others sleep until it is done.
+All ranks go through the same cases in the same order. A case that spans processes is run by all ranks; a case on
+virtual devices is run by rank 0 alone, with all the cores of the machine, while the others sleep until it is done.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of the bench: how many times as fast, with its spread and its limit; as a table, and as JSON."""
+"""The rows of the bench, as a table and as JSON: how many times as fast ours is, with the spread and the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases that need one process only: the loader, handing work to the devices' threads, and importing the package."""
+"""The cases that need only one process: the loader, handing work to the devices' threads, and importing the package."""
 
 from __future__ import annotations
 

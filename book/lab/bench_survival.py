@@ -1,4 +1,4 @@
-"""The cases of a training that survives: an epoch with and without checkpoints, and a rank that is killed."""
+"""The cases of a run that survives failures: an epoch with and without checkpoints, and a rank that is killed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Is it the length of a step that does harm, or its direction? Branches: steps of many kinds, each from one network.
+"""Is it the length of a step that does harm, or its direction? Many kinds of step, each from the same network.
 
 A network of the `study` is trained with the last step dropped. At the end of an epoch it takes one step, the accuracy
-is measured, and it is put back: then another step, of another length or from other images. So all that differs is the
-step. `python book/lab/branches.py FILE` takes them all, in twenty minutes.
+is measured, and the network is restored; then it takes a different step, of a different length or on different images.
+So only the step differs. `python book/lab/branches.py FILE` takes all the steps, in twenty minutes.
 """
 
 from __future__ import annotations

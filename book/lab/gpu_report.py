@@ -1,4 +1,4 @@
-"""What your GPUs do with the book, as Markdown for an issue: `make gpu-report`, or `python book/tools/gpu_report.py`.
+"""How the book runs on your GPUs, as Markdown for an issue: `make gpu-report`, or `python book/lab/gpu_report.py`.
 
 Runs the tests marked gpu and the rows of the bench that say something about GPUs, and prints one block. Progress goes
 to stderr. The block names no host, no user and no folder of the machine.

@@ -1,14 +1,14 @@
-"""Run the trainings of LeNet that take too long for a page: `python book/lab/lenet_runs.py`.
+"""Do the LeNet training runs that take too long for a page: `python book/lab/lenet_runs.py`.
 
-Each is run over several seeds, one process for each core, and what is left of it stands in
-`d2lpar/pages/stored/lenet_runs.json`, with the machine, the images and the command. It needs the real data and
-about twenty minutes on two cores.
+Each is repeated with several seeds, with one process per core, and the results are stored in
+`d2lpar/pages/stored/lenet_runs.json`, with the machine, the images and the command. All of them together take about
+twenty minutes on two cores.
 
-- `devices`: 1 to 8 devices, one start, and another order of the batches for each seed.
+- `devices`: 1 to 8 devices, the same initial weights, and a different batch order for each seed.
 - `variant`: the same on 2, 4 and 8 devices with `broken.allreduce_rank_0`, and how far apart the replicas are.
-- `batches`: batch sizes, learning rates and epochs, another start and order for each seed.
-- `start`: the start of Dive into Deep Learning, weights of size 0.01, for many epochs.
-- `rounding`: how far a step on two shards and one on the whole batch move apart, for several activations.
+- `batches`: batch sizes, learning rates and epochs, different initial weights and order for each seed.
+- `start`: the initialization of Dive into Deep Learning, weights with standard deviation 0.01, for many epochs.
+- `rounding`: how far training on two shards drifts from training on the whole batch, for several activations.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python book/lab/mutate.py [NAME ...]
 
-Copies of the book, one for each core, take one mistake at a time and run the file that should notice it; NAMEs are
-functions to pick. Before that the files have to pass as they are: what is red anyway proves nothing. A mistake that its
-file does not notice is shown to all quick tests, to say whether another one does. The exit code is 1 if one survived.
+Each core has a copy of the book, makes one mistake at a time in it, and runs the test file that should notice it;
+NAMEs select functions. Before that, the test files must pass on the unchanged code: a test that already fails proves
+nothing. If a test file does not notice its mistake, all fast tests are run, to see whether any of them does. The exit
+code is 1 if a mistake survived.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Long runs, one line of a file each: killed at any moment, they go on where they were.
+"""Long runs, each recorded as one line of a file: after a kill at any moment, the same command does the missing runs.
 
-A file of records is JSON Lines: first a line on where the records come from, then one line a run, each written whole
-and in one piece when its run has ended. `python book/lab/study.py FILE` writes one.
+A file of records is JSON Lines: first a line that says where the records come from, then one line per run, written in
+one piece when that run has ended. `python book/lab/study.py FILE` writes one.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python book/lab/study.py FILE
 
-takes an hour and a quarter on two cores. Stopped, the same command goes on from there; `--full-size` trains width 64 on
+takes an hour and a quarter on two cores. If stopped, it resumes when it is run again; `--full-size` trains width 64 on
 60,000 images with batches of 256 and 512, as published (for a GPU). `d2lpar.pages.settings` says what is trained.
 """
 

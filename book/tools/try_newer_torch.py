@@ -1,8 +1,8 @@
 """The package on a newer PyTorch: is every private name still there, and do the tests pass?
 
-`python book/tools/try_newer_torch.py` installs the book into an environment that is gone at the end, there the newest
-PyTorch and torchvision over those of `requirements.txt`, looks for the names below, and runs the fast tests and those
-of ranks, DDP, sharding and `watch`.
+`python book/tools/try_newer_torch.py` installs the book into a temporary environment, upgrades PyTorch and torchvision
+there to the newest versions, looks for the private names below, and runs the fast tests, and then those of `launch`,
+ranks, DDP, sharding and `watch`.
 """
 
 from __future__ import annotations

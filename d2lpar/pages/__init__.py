@@ -1,6 +1,6 @@
 """What only the pages and their authors need: figures, explorers, checks of exercises, stored results.
 
-`import d2lpar.pages as book` has the names that chapters use. No module outside this subpackage imports it.
+`import d2lpar.pages as book` provides the names that chapters use. No module outside this subpackage imports it.
 """
 
 from d2lpar.pages.cells import without_checks as without_checks

@@ -1,8 +1,8 @@
-"""Pictures with sliders, for readers without a kernel: two Vega-Lite specifications, `stored/NAME.vl.json`.
+"""Figures with sliders, for readers without a kernel: two Vega-Lite specifications, `stored/NAME.vl.json`.
 
-A browser computes what they show when a slider moves. JupyterLab draws a specification by itself; on the site
-`book/tools/explorer_ext.py` and `explorer.js` do. Their formulas are those of `d2lpar.cost` and `d2lpar.ways`, written
-once more in the language of Vega; `tests/test_explorer.py` compares the numbers.
+A browser computes what they show when a slider moves. JupyterLab renders a specification without help; on the
+site `book/tools/explorer_ext.py` and `explorer.js` do that. The specifications repeat the formulas of `d2lpar.cost` and
+`d2lpar.ways` as Vega expressions; `tests/test_explorer.py` compares the numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Results of runs that take too long for a page, stored in the book.
 
-A file of records, `stored/NAME.jsonl`, is JSON Lines: first a line on where the records come from, then one line a run.
-The instruments in `book/lab/` write all of them.
+A file of records, `stored/NAME.jsonl`, is JSON Lines: first a line that says where the records come from, then one line
+per run. The scripts in `book/lab/` write all such files.
 """
 
 from __future__ import annotations

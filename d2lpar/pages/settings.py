@@ -1,8 +1,9 @@
 """The settings of the study of the last minibatch: one recipe, under every combination of the suspects.
 
-The recipe is that of the multi-GPU chapters of Dive into Deep Learning, to scale: ResNet-18 of width 8, ten epochs,
-batch size 16 at learning rate 0.1 and 32 at 0.2, and 3,558 images, so that the last minibatch of an epoch is the same
-share of a batch as there: 6 of 32 as 96 of 512, 6 of 16 as 96 of 256. `book/lab/study.py` trains them all.
+The recipe is that of the multi-GPU chapters of Dive into Deep Learning, scaled down: ResNet-18 of width 8, ten epochs,
+batch size 16 at learning rate 0.1 and 32 at 0.2, and 3,558 images. The last minibatch of an epoch is then the same
+fraction of a batch as in that book: 6 of 32 for 96 of 512, and 6 of 16 for 96 of 256. `book/lab/study.py` trains all
+settings.
 """
 
 from __future__ import annotations
