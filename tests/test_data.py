@@ -443,5 +443,5 @@ def test_without_torchvision_the_message_says_so(official, monkeypatch):
 
 @pytest.mark.slow
 def test_a_study_of_the_full_size_without_the_full_set_fails_in_one_line(tmp_path):
-    run = subprocess.run([sys.executable, "-m", "d2lpar", "study", "--full-size", Path(tmp_path, "x.jsonl")], capture_output=True, text=True)
+    run = subprocess.run([sys.executable, Path(__file__).parents[1] / "book" / "lab" / "study.py", "--full-size", tmp_path / "x.jsonl"], capture_output=True, text=True)
     assert run.returncode == 1 and "D2LPAR_FULL=1" in run.stderr and run.stderr.count("\n") == 1
