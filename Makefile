@@ -30,6 +30,7 @@ help: ## list these commands
 book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
 	@echo "Open $(CURDIR)/_build/html/index.html"
+	@echo "To use the commands on the pages: source .venv/bin/activate"
 
 test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
 	@.venv/bin/pytest --nbval

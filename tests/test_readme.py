@@ -10,6 +10,7 @@ import pytest
 
 import draw_finding
 from chapter_sizes import measure
+from sync_cells import package_text
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +39,21 @@ def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, rea
     assert "script of thirty lines" in readme and len(lines) in range(28, 33)
 
 
-def test_the_ways_through_the_book_take_as_long_as_they_say(readme: str, chapters: list[Path]) -> None:
+def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
+    shown = re.search(r"^```python\n(.*?)\n```", readme, re.M | re.S)[1]
+    head, docstring, *body = package_text("scratch", "train_batch").splitlines()
+    assert docstring.strip().startswith('"""') and shown.splitlines() == [head, *body]
+
+
+def test_the_ways_through_the_book_take_as_long_as_they_say(root: Path, readme: str, chapters: list[Path]) -> None:
     minutes = {path.stem: measure(path).minutes for path in chapters}
-    told = {"Twenty minutes": minutes["02_data_parallelism_from_scratch"], "Nine hours": sum(minutes.values()),
-            "Two hours": sum(spent for name, spent in minutes.items() if name < "07")}
-    assert re.findall(r"^- \*\*(.*?)\*\*:", readme, re.M) == ["Twenty minutes", "Two hours", "Nine hours"]
-    assert told == {words: pytest.approx(minutes, rel=0.15) for words, minutes in
-                    {"Twenty minutes": 20, "Two hours": 120, "Nine hours": 540}.items()}
+    first = [spent for name, spent in sorted(minutes.items())][:6]
+    told = {"ten minutes": None, "twenty minutes": first[1], "one hour": first[1] + first[4] + first[5], "two hours": sum(first),
+            "nine hours": sum(minutes.values())}
+    assert re.findall(r"^\| \*\*(.*?)\*\*", readme, re.M) == list(told)
+    index = (root / "book" / "index.md").read_text("utf8")
+    assert [words.lower() for words in re.findall(r"^- \*\*(.*?)\*\*:", index, re.M)] == list(told)
+    for words, longest in {"twenty minutes": 25, "one hour": 75, "two hours": 135, "nine hours": 570}.items():
+        assert 0.8 * longest <= told[words] <= longest, words
+    number = re.search(r"book of (\d+) Jupyter notebooks", readme)[1]
+    assert int(number) == len(minutes)
