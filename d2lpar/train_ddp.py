@@ -5,6 +5,9 @@ export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # after a restart, ranks meet anew
 torchrun --standalone --nproc-per-node=2 --max-restarts=3 train_ddp.py
 torchrun --nnodes=2 --nproc-per-node=2 --rdzv-id=1 --rdzv-backend=c10d \
     --rdzv-endpoint=HOST:29500 train_ddp.py  # the same command on both machines
+srun --cpus-per-task=$SLURM_CPUS_PER_TASK torchrun --nnodes=2 --nproc-per-node=4 \
+    --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=$(hostname):29500 \
+    train_ddp.py  # in a job of two tasks, one on each machine
 
 The same command goes on from the newest checkpoint, and ends with the same bits as a
 run that was never interrupted. After SIGTERM or Ctrl-C, all ranks finish their update
@@ -180,15 +183,15 @@ def on_rank_0(do, *args):
     return told[0]
 
 
-def changes(old, new):
+def changes(old, new, words="{} was {} and is {}"):
     """In words, what in `new` is different from `old`."""
-    return ", ".join(f"{key} was {old.get(key)} and is {value}"
+    return ", ".join(words.format(key, old.get(key), value)
                      for key, value in new.items() if old.get(key) != value)
 
 
 def agree(args, net, device):
     """The data, and what decides the run and its bits; Refused unless all agree."""
-    data, problem, run = None, None, {name: getattr(args, name) for name in DECIDES}
+    data, problem, run = [], None, {name: getattr(args, name) for name in DECIDES}
     shapes = {name: tuple(x.shape) for name, x in net.state_dict().items()}
     run |= {"network": digest_of(shapes), "device": device.type}
     bits = {"ranks": dist.get_world_size(), "threads": torch.get_num_threads(),
@@ -208,8 +211,8 @@ def agree(args, net, device):
     dist.all_gather_object(every, (problem, same, bits))
     for rank, (problem, theirs, _) in enumerate(every):
         if problem or theirs != every[0][1]:
-            odd = changes(every[0][1], theirs)
-            raise Refused(f"rank {rank}: {problem or f'not as rank 0, because {odd}'}")
+            odd = changes(every[0][1], theirs, "{0} is {2}, but {1} on rank 0")
+            raise Refused(f"rank {rank}: {problem or odd}")
     bits = {key: "/".join(sorted({str(one[key]) for *_, one in every})) for key in bits}
     return data, {"run": run, "bits": bits}
 
@@ -227,7 +230,8 @@ def open_folder(folder, lock, plan):
         raise ValueError(f"{path.name} is of a different run: {different}. Take a "
                          "different folder for --checkpoints")
     file, step = folder / "metrics.jsonl", state["step"] if path else 0
-    first, *lines = file.read_text().splitlines(True) if file.exists() else [""]
+    text = file.read_text() if file.exists() else ""
+    first, *lines = text.splitlines(True) or [""]
     if first not in ("", begin := json.dumps({"run": plan["run"]}) + "\n"):
         raise ValueError(f"{file} is of a different run, or of something else")
     whole = [line for line in lines if line.endswith("\n")]  # a kill cuts lines off
@@ -252,7 +256,7 @@ def say(line):
         print(line, flush=True)
 
 
-def train(args, device, told_to_stop):
+def fit(args, device, told_to_stop):
     """Train to the end, or until a rank is told to stop; whether the end is reached."""
     torch.manual_seed(args.seed)
     net = make_net().to(device)
@@ -318,10 +322,11 @@ def join():
     if gpus:  # each rank takes its own; "cuda" is then that one
         torch.cuda.set_device(int(os.getenv("LOCAL_RANK", "0")))
         torch.backends.cudnn.deterministic = True
-    alone = {} if "RANK" in os.environ else {
-        "store": dist.HashStore(), "rank": 0, "world_size": 1}
     backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"  # both with this timeout
-    dist.init_process_group(backend, timeout=TIMEOUT, **alone)
+    store, rank, ranks = dist.HashStore(), 0, 1
+    if "RANK" in os.environ:
+        store, rank, ranks = None, -1, -1  # what the environment says
+    dist.init_process_group(backend, None, TIMEOUT, ranks, rank, store)
     return torch.device("cuda" if gpus else "cpu")
 
 
@@ -343,8 +348,8 @@ def read_options(words=None):
     add("--bf16", action="store_true", help="compute in bfloat16 where autocast does")
     add("--checkpoints", default="checkpoints", metavar="DIR", help="(checkpoints)")
     add("--save-every", type=int, default=20, metavar="STEPS", help="(20)")
-    add("--data", metavar="DIR", help="torchvision's Fashion-MNIST, in this folder; "
-        "where it was downloaded (otherwise the 3,584 images of the package)")
+    add("--data", metavar="DIR", help="where torchvision has put Fashion-MNIST "
+        "(otherwise: the 3,584 images of the package)")
     args = parser.parse_args(words)
     for name in ("epochs", "batch_size", "lr", "accumulate", "clip", "save_every"):
         if (value := getattr(args, name)) is not None and not 0 < value < inf:
@@ -373,7 +378,7 @@ def main():
         signal.signal(number, told)
     try:
         args, device = read_options(), join()
-        ended = train(args, device, lambda: bool(stop) or (
+        ended = fit(args, device, lambda: bool(stop) or (
             "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != AGENT))
         dist.destroy_process_group()
     except Refused as why:

@@ -18,13 +18,14 @@ from d2lpar.timing import time_each_repeat
 
 
 def checkpoint_times(repeats: int) -> Times:
-    """Seconds of an epoch of `train_ddp.py` on one rank, batch 256, not evaluated: with a checkpoint after it, and bare."""
+    """Seconds of an epoch of `train_ddp.py` on one rank, batch 256: with a checkpoint after it, and bare."""
     with tempfile.TemporaryDirectory() as folder:
         args, device = train_ddp.read_options(["--batch-size=256"]), train_ddp.join()
         try:
             net = DistributedDataParallel(train_ddp.make_net().to(device))
             optimizer = torch.optim.AdamW(net.parameters())
-            (train_set, _), plan = train_ddp.agree(args, net.module, device)
+            data, plan = train_ddp.agree(args, net.module, device)
+            train_set, _ = data
             last = len(train_set[1]) // args.batch_size
 
             def epoch() -> None:
