@@ -18,8 +18,8 @@ UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTEST_ADDOPTS", "D2LPA
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site chapter_sizes", "lab": "lab", "launch": "launch",
-            "trainings": "train_ddp", "kills": "kill_tests",
-            "ranks": "batchnorm bench ddp diagnosis evaluation ranks sharding traffic trainer"}
+            "kills": "kill_tests",
+            "ranks": "batchnorm bench ddp diagnosis evaluation ranks sharding traffic train_ddp"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 

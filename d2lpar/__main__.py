@@ -1,4 +1,4 @@
-"""The package's commands: `python -m d2lpar watch`, `diagnose` and `train`; each has a --help."""
+"""The package's commands: `python -m d2lpar watch`, `diagnose` and `script`; each has a --help."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ import runpy
 import signal
 import sys
 import traceback
+from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 ADVICE = ("Here `batches` is a list of pairs X, y, and everything runs on the CPU: leave out what only a loader or a "
           "GPU has, such as sampler.set_epoch.")
 MOVED = {"bench": "`make bench` in a clone of the book", "study": "`python book/lab/study.py` in a clone of the book",
-         "data": "not needed: the images are in the package"}
+         "data": "not needed: the images are in the package",
+         "train": "a script of your own: `python -m d2lpar script` writes train_ddp.py, for torchrun"}
 OF_DEVICES = re.compile(r"cuda|nccl|gpu|device|set_epoch|sampler|loader", re.I)
 
 
@@ -24,7 +26,9 @@ def main() -> None:
     """Do what the words behind `python -m d2lpar` ask for."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
-    commands.add_parser("train", add_help=False, help="train a network, so that it can be killed and go on")
+    about = "write train_ddp.py, a training script to start from, which can be killed and goes on"
+    options = commands.add_parser("script", help=about, description=about)
+    options.add_argument("file", nargs="?", default="train_ddp.py", help="where to (train_ddp.py)")
     about = "run a training on a single device and on ranks, and say what differs (seconds)"
     options = commands.add_parser("diagnose", help=about, description=about,
                                   epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
@@ -49,15 +53,12 @@ def main() -> None:
     if sys.argv[1:] and sys.argv[1] in MOVED:
         sys.exit(f"`python -m d2lpar {sys.argv[1]}` is now {MOVED[sys.argv[1]]}.")
     own = _own_words(sys.argv[1:])
-    if sys.argv[1:2] == ["train"]:
-        agent = os.getppid()  # before the imports, during which it may be killed
-        from d2lpar.trainer import command as train
-
-        train(sys.argv[2:], agent)
-        return
     args = parser.parse_args(own or ["--help"])
     if args.command == "diagnose":
         _diagnose(args.file, args.ranks, args.allow, args.json)
+        return
+    if args.command == "script":
+        _write_script(args.file)
         return
     _watch(args, sys.argv[1 + len(own):])
 
@@ -66,6 +67,19 @@ def _cannot(words: str) -> NoReturn:
     """End with exit code 2, saying why on stderr."""
     print(words.rstrip(), file=sys.stderr)
     sys.exit(2)
+
+
+def _write_script(file: str) -> None:
+    """Copy train_ddp.py to `file`, and say how to run it; exit with 2 if it is there already or cannot be written."""
+    text = Path(__file__).with_name("train_ddp.py").read_text("utf8")
+    try:
+        with open(file, "x", encoding="utf8") as new:
+            new.write(text)
+    except FileExistsError:
+        _cannot(f"{file} is there already, and stays as it is. Give a different name: python -m d2lpar script NAME.py")
+    except OSError as problem:
+        _cannot(f"{file} cannot be written: {problem.strerror}")
+    print(f"wrote {file}. Run it on two ranks: torchrun --standalone --nproc-per-node=2 {file}")
 
 
 def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:

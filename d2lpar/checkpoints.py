@@ -1,7 +1,7 @@
 """Checkpoints: what is left of a training that is killed. Each is a file of `torch.save`, whole or not there at all.
 
-`step-00000040-9c56cc51b374c3ba.pt` is the state after 40 updates; behind the step stands the start of the SHA-256 of
-the file's bytes, as in the names of PyTorch's own weights. One process writes into a folder at a time.
+`step-00000040-9c56cc51b374c3ba.pt` is the state after 40 updates. The digits after the step are the digest of the
+state, so equal states have equal names, whichever run wrote them. One process writes into a folder at a time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
 
 UNFINISHED = "unfinished"
+CAN_BE_READ = {Tensor, torch.nn.Parameter, bool, int, float, complex, str, type(None), torch.Size, torch.dtype}
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
@@ -43,6 +44,14 @@ def check_finite(state: object) -> None:
                              "persistent=False")
 
 
+def check_readable(state: object) -> None:
+    """Raise ValueError if `state` holds an object that `newest_checkpoint` would not read, because it may run code."""
+    for path, x in tree_leaves_with_path(state):
+        if type(x) not in CAN_BE_READ:
+            raise ValueError(f"state{keystr(path)} is of {type(x)}: nothing was saved, because a checkpoint is read "
+                             "back only if it holds nothing but numbers, strings and tensors")
+
+
 @contextmanager
 def no_remains(folder: str | Path) -> Generator[None]:
     """Make the folder; if what is written there does not become whole, as on a full disk, take it away."""
@@ -54,14 +63,43 @@ def no_remains(folder: str | Path) -> Generator[None]:
 
 
 def whole_or_not_there(save: Callable) -> Callable:
-    """The same function, which refuses NaN first; of a file that does not become whole, nothing is left."""
+    """The same function, which first refuses NaN and what cannot be read back; no half-written file is left."""
     @wraps(save)
     def checked_save(folder: str | Path, step: int, state: object) -> None:
         check_finite(state)
+        check_readable(state)
         with no_remains(folder):
             save(folder, step, state)
 
     return checked_save
+
+
+def sync_folder(folder: str | Path) -> None:
+    """Wait until the disk has the names in `folder`, too; on Windows no program can ask for that."""
+    if os.name != "nt":
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def digest_of(state):
+    """Sixteen digits, the same for equal states: the start of the SHA-256 of all
+    that they hold, with names, types and shapes.
+
+    Two states are equal if they hold the same bits, wherever their tensors are.
+    """
+    sha = hashlib.sha256()
+    leaves = ((keystr(path), x) for path, x in tree_leaves_with_path(state))
+    for name, x in sorted(leaves, key=lambda leaf: leaf[0]):
+        if isinstance(x, Tensor):
+            sha.update(f"{name} {x.dtype} {tuple(x.shape)} ".encode())
+            values = x.detach().cpu().contiguous().view(-1)
+            sha.update(values.view(torch.uint8).numpy().data)
+        else:
+            sha.update(f"{name} {x!r} ".encode())
+    return sha.hexdigest()[:16]
 
 
 @whole_or_not_there  # package only
@@ -69,18 +107,18 @@ def save_checkpoint(folder, step, state):
     """Write `state` into a file that is whole or not there; keep the last two.
 
     Raises:
-        ValueError: for NaN or infinity. OSError: if the disk is full.
+        ValueError: for NaN or infinity, or if it holds anything but numbers, strings and tensors.
+        OSError: if the disk is full.
     """
-    file = io.BytesIO()
-    torch.save(state, file)
-    data = file.getvalue()
+    data = io.BytesIO()
+    torch.save(state, data)
     unfinished = Path(folder, UNFINISHED)
-    with open(unfinished, "wb") as disk:
-        disk.write(data)
-        disk.flush()
-        os.fsync(disk.fileno())  # on the disk, not only on its way
-    digest = hashlib.sha256(data).hexdigest()[:16]
-    os.replace(unfinished, Path(folder, f"step-{step:08}-{digest}.pt"))
+    with open(unfinished, "wb") as file:
+        file.write(data.getbuffer())
+        file.flush()
+        os.fsync(file.fileno())  # on the disk, not only on its way
+    os.replace(unfinished, Path(folder, f"step-{step:08}-{digest_of(state)}.pt"))
+    sync_folder(folder)  # the new name, too
     for old in checkpoints(folder)[:-2]:
         old.unlink()
 
@@ -90,12 +128,19 @@ def newest_checkpoint(folder):
     One that is not whole is named, and put aside.
 
     On the CPU, of numbers, strings and tensors only: no code of the file is run.
+
+    Raises:
+        OSError: if a file cannot be read. It stays where it is.
     """
     for path in reversed(checkpoints(folder)):
-        data = path.read_bytes()
-        digest = hashlib.sha256(data).hexdigest()[:16]
+        data = io.BytesIO(path.read_bytes())
+        try:
+            state = torch.load(data, "cpu", weights_only=True)
+            digest = digest_of(state)
+        except Exception as error:  # which one depends on the byte that is wrong
+            state, digest = None, f"unknown ({type(error).__name__})"
         if path.stem.endswith(digest):
-            return path, torch.load(io.BytesIO(data), "cpu", weights_only=True)
+            return path, state
         path.rename(path.with_suffix(".broken"))
         print(f"{path.name} is not whole: its digest is {digest}")
     return None, None

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from d2lpar import checkpoints
-from d2lpar.checkpoints import newest_checkpoint, save_checkpoint
+from d2lpar.checkpoints import digest_of, newest_checkpoint, save_checkpoint
 
 
 def state_of(step: int) -> dict:
@@ -50,23 +55,29 @@ def test_where_there_is_none_there_is_none(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "" and not (tmp_path / "nowhere").exists()
 
 
-def test_one_that_lacks_its_end_or_has_one_wrong_bit_anywhere_is_named_and_the_one_before_is_used(folder: Path, capsys: pytest.CaptureFixture,
-                                                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    *_, newest = checkpoints.checkpoints(folder)
-    data = newest.read_bytes()
-    kept, load = [], torch.load
-    monkeypatch.setattr(torch, "load", lambda file, *args, **named: kept.append(load(file, *args, **named)["step"]))
-    wrong = [data[:length] for length in range(0, len(data), 7)] + [data + b"\0"]
-    wrong += [data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1:] for at in range(len(data))]
+def test_one_that_lacks_its_end_or_has_one_wrong_bit_anywhere_is_read_right_or_named_and_the_one_before_is_used(
+        folder: Path, capsys: pytest.CaptureFixture) -> None:
+    _, newest = checkpoints.checkpoints(folder)
+    data, named = newest.read_bytes(), 0
+    values = data.index(state_of(10)["w"].numpy().tobytes())
+    wrong = [data[:length] for length in range(0, len(data), 29)]
+    wrong += [data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1:] for at in range(0, len(data), 3)]
     for bad in wrong:
         newest.write_bytes(bad)
-        assert newest_checkpoint(folder)[0] == checkpoints.checkpoints(folder)[0]
-        assert capsys.readouterr().out.startswith(f"{newest.name} is not whole")
+        path, state = newest_checkpoint(folder)
+        if path == newest:  # the bit is of the archive, as a date is, and not of the state
+            assert digest_of(state) == digest_of(state_of(10)) and len(bad) == len(data)
+            continue
+        named += 1
+        assert path == checkpoints.checkpoints(folder)[0] and state and state["step"] == 5
+        assert capsys.readouterr().out.startswith(f"{newest.name} is not whole: its digest is ")
         assert set(files(folder)) == {"step00000005", f"{newest.stem}.broken"}
-    assert kept == [5] * len(wrong) and len(wrong) > 1000
+    assert 100 < named < len(wrong) and len(wrong) > 500
+    for at in range(values, values + 48):  # each bit of the values counts
+        newest.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1:])
+        assert newest_checkpoint(folder)[0] != newest
     newest.write_bytes(data)
-    newest_checkpoint(folder)
-    assert kept[-1] == 10
+    assert newest_checkpoint(folder)[0] == newest
 
 
 def test_if_both_are_broken_there_is_none(folder: Path, capsys: pytest.CaptureFixture) -> None:
@@ -76,14 +87,66 @@ def test_if_both_are_broken_there_is_none(folder: Path, capsys: pytest.CaptureFi
     assert capsys.readouterr().out.count(" is not whole") == 2
 
 
-def test_no_code_of_a_file_is_run(tmp_path: Path) -> None:
-    class Evil:
-        def __reduce__(self) -> tuple:
-            return print, ("run",)
+def test_a_file_that_cannot_be_read_stays_where_it_is(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(path: Path) -> bytes:
+        raise OSError(errno.EIO, "the disk fails")
 
-    save_checkpoint(tmp_path, 1, {"x": Evil()})
-    with pytest.raises(Exception, match="[Ww]eights.only"):
-        newest_checkpoint(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", fail)
+    with pytest.raises(OSError, match="the disk fails"):
+        newest_checkpoint(folder)
+    assert files(folder) == ["step00000005", "step00000010"]
+
+
+class Evil:
+    def __reduce__(self) -> tuple:
+        return print, ("run",)
+
+
+def test_what_would_not_be_read_back_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    for x in (Evil(), np.float64(1.5), np.zeros(3), tmp_path, {1}):
+        with pytest.raises(ValueError, match=r"^state\['x'\]\[1\] is of <class '.*'>: nothing was saved, because a checkpoint is read back only if"):
+            save_checkpoint(tmp_path, 1, {"x": [0, x]})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_code_of_a_file_is_run_and_the_one_before_is_used(folder: Path, capsys: pytest.CaptureFixture) -> None:
+    torch.save({"x": Evil()}, folder / "step-00000015-9c56cc51b374c3ba.pt")
+    assert_newest_is(10, folder)
+    assert capsys.readouterr().out == "step-00000015-9c56cc51b374c3ba.pt is not whole: its digest is unknown (UnpicklingError)\n"
+    assert (folder / "step-00000015-9c56cc51b374c3ba.broken").exists()
+
+
+STATES = [{"x": torch.zeros(2)}, {"x": torch.tensor([0.0, -0.0])}, {"x": torch.zeros(2, 1)}, {"x": torch.zeros(2).bfloat16()}, {"x": torch.zeros(())},
+          {"x": torch.zeros(0)}, {"x": torch.zeros(0, 3)}, {"y": torch.zeros(2)}, {"x": torch.zeros(2), "y": torch.zeros(1)}, {"x": [torch.zeros(2)]},
+          {"x": 1}, {"x": 1.0}, {"x": True}, {"x": "1"}, {"x": None}, {}, {"x": torch.tensor([True, False])}, {"x": torch.zeros(2, dtype=torch.complex64)},
+          {"x": torch.tensor([0.0, float("nan")])}, {"x": {1: "a"}}, {"x": {"1": "a"}}]
+
+
+def test_digests_are_equal_for_equal_states_and_differ_where_anything_differs() -> None:
+    digests = [digest_of(state) for state in STATES]
+    assert len(set(digests)) == len(STATES) and all(re.fullmatch("[0-9a-f]{16}", digest) for digest in digests)
+    assert [digest_of(copy.deepcopy(state)) for state in STATES] == digests
+    w = torch.arange(6.0).view(2, 3)
+    same = [{"a": w, "b": 1}, {"b": 1, "a": w}, {"a": nn.Parameter(w), "b": 1}, {"a": w.t().contiguous().t(), "b": 1},
+            {"a": torch.cat([w, w])[2:], "b": 1}, OrderedDict(a=w, b=1)]
+    assert len({digest_of(state) for state in same}) == 1
+
+
+def test_the_digest_in_the_name_is_that_of_the_state_whichever_run_saved_it(tmp_path: Path) -> None:
+    net = nn.BatchNorm1d(3)
+    optimizer = torch.optim.AdamW(net.parameters())
+    net(torch.rand(4, 3)).sum().backward()
+    optimizer.step()
+    state = {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "random": [torch.get_rng_state()]}
+    save_checkpoint(tmp_path / "first", 1, state)
+    path, found = newest_checkpoint(tmp_path / "first")
+    assert path and found and path.name == f"step-00000001-{digest_of(state)}.pt"
+    other = nn.BatchNorm1d(3)
+    again = torch.optim.AdamW(other.parameters())
+    other.load_state_dict(found["net"])
+    again.load_state_dict(found["optimizer"])
+    save_checkpoint(tmp_path / "second", 1, {"net": other.state_dict(), "optimizer": again.state_dict(), "random": found["random"]})
+    assert files(tmp_path / "second") == files(tmp_path / "first") and (tmp_path / "second" / path.name).exists()
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
@@ -129,18 +192,19 @@ def test_a_disk_that_fails_later_leaves_the_old_ones_too(folder: Path, monkeypat
     assert_newest_is(10, folder)
 
 
-def test_bytes_are_on_the_disk_before_the_file_has_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_on_the_disk_before_the_file_has_its_name_and_then_the_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done, fsync, replace = [], os.fsync, os.replace
 
     def synced(file: int) -> None:
-        assert os.fstat(file).st_ino == (folder / "unfinished").stat().st_ino and os.fstat(file).st_size > 1000
+        what = next(path for path in (folder, folder / "unfinished") if os.fstat(file).st_ino == path.stat().st_ino)
+        assert what == folder or os.fstat(file).st_size > 1000
         fsync(file)
-        done.append("fsync")
+        done.append(f"fsync {what.name}")
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda *paths: done.append("replace") or replace(*paths))
     save_checkpoint(folder, 15, state_of(15))
-    assert done == ["fsync", "replace"]
+    assert done == ["fsync unfinished", "replace", "fsync first"]
 
 
 KILLED = """

@@ -1,4 +1,4 @@
-"""Tests of d2lpar/pages/kill_tests.py: what torchrun has started is killed in many ways, and ends with the bits of a run that was not."""
+"""Tests of d2lpar/pages/kill_tests.py: train_ddp.py under torchrun is killed in many ways, and ends with the bits of a run that was not."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from d2lpar.checkpoints import newest_checkpoint
-from d2lpar.pages.kill_tests import Drill, Kill, agent, differing, kill_test, rank_of, updates
-from d2lpar.trainer import STOPPED
+from d2lpar.pages.kill_tests import SCRIPT, Ended, Kill, agent, differing, kill_test, rank_of, updates
+from d2lpar.train_ddp import STOPPED
 from helpers.ports import free_port
 
 pytestmark = pytest.mark.slow
-QUICK = ("--batch-size=32", "--num-train=512", "--num-test=64", "--timeout=60")  # 48 updates, as by the kill test's own options
+QUICK = ("--batch-size=32", "--epochs=3")  # of 512 images, so 48 updates
 LIMIT_S = 150
 
 
@@ -29,56 +29,78 @@ LIMIT_S = 150
 def on_the_cpu_and_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     yield
-    assert [p for p in psutil.Process().children(recursive=True) if "d2lpar" in p.cmdline()] == []
+    assert [p for p in psutil.Process().children(recursive=True) if any("train_ddp.py" in word for word in p.cmdline())] == []
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Drill]:
-    """What comes of a training by a strategy that is left alone; each is made once."""
-    made: dict[str, Drill] = {}
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The script, with few images, as a misfortune changes it: each of some words replaced by others."""
+    def changed(changes: dict[str, str] | None = None) -> Path:
+        text = SCRIPT.read_text("utf8")
+        for old, new in ({"load_data_fashion_mnist(1)": "load_data_fashion_mnist(1, 512, 64)"} | (changes or {})).items():
+            assert text.count(old) == 1, f"{text.count(old)} times: {old}"
+            text = text.replace(old, new)
+        (path := tmp_path_factory.mktemp("scripts") / "train_ddp.py").write_text(text, "utf8")
+        return path
 
-    def undisturbed(strategy: str) -> Drill:
-        if strategy not in made:
-            made[strategy] = kill_test(folder := tmp_path_factory.mktemp(strategy), *QUICK, f"--strategy={strategy}")
-            assert made[strategy].status == 0 and made[strategy].state["step"] == 48, made[strategy].log
+    return changed
+
+
+@pytest.fixture(scope="module")
+def quick(changed: Callable) -> Path:
+    return changed()
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory, quick: Path) -> Callable[..., Ended]:
+    """What comes of a run on so many ranks that is left alone; each is made once."""
+    made: dict[int, Ended] = {}
+
+    def uninterrupted(ranks: int = 2) -> Ended:
+        if ranks not in made:
+            made[ranks] = kill_test(folder := tmp_path_factory.mktemp(f"ranks{ranks}"), *QUICK, ranks=ranks, script=quick)
+            assert made[ranks].status == 0 and made[ranks].state["step"] == 48, made[ranks].log
             assert_metrics_are_whole(folder)
-        return made[strategy]
+        return made[ranks]
 
-    return undisturbed
+    return uninterrupted
 
 
 def assert_metrics_are_whole(folder: Path) -> None:
     """No update is there twice or missing, no line is torn."""
-    lines = [json.loads(line) for line in (folder / "metrics").read_text().splitlines()]
-    assert [line["step"] for line in lines if "lr" in line] == list(range(1, 49))
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()][1:]
+    assert [line["step"] for line in lines if "norm" in line] == list(range(1, 49))
     assert [(line["epoch"], line["step"]) for line in lines if "epoch" in line] == [(1, 16), (2, 32), (3, 48)]
 
 
-def assert_ended_as(done: Drill, undisturbed: Drill, folder: Path) -> None:
+def parameters(log: str) -> list[str]:
+    """What a reader compares by eye."""
+    return re.findall(r"^parameters: (\w{16})$", log, re.M)
+
+
+def assert_ended_as(ended: Ended, uninterrupted: Ended, folder: Path) -> None:
     """In the end all is there with the same bits, and was written once."""
-    assert done.status == 0, done.log
-    assert differing(done.state, undisturbed.state) == [], done.log
+    assert ended.status == 0, ended.log
+    assert differing(ended.state, uninterrupted.state) == [], ended.log
+    assert parameters(ended.log)[-1:] == parameters(uninterrupted.log) != []
     assert_metrics_are_whole(folder)
 
 
-@pytest.mark.parametrize("strategy, kills", [("own", 1), pytest.param("ddp", 2, marks=pytest.mark.weekly)])
-def test_ranks_that_are_killed_at_any_step_leave_no_trace(undisturbed: Callable, tmp_path: Path, strategy: str, kills: int) -> None:
-    drawn = sorted(Kill(random.randrange(1, 45), random.randrange(2)) for _ in range(kills))
-    done = kill_test(tmp_path, *QUICK, f"--strategy={strategy}", kills=drawn)
-    assert len(done.recovered_s) == kills and done.log.count(" ranks: ") == 1 + kills, (drawn, done.log)
-    assert_ended_as(done, undisturbed(strategy), tmp_path)
+@pytest.mark.parametrize("ranks, kills", [(2, 1), pytest.param(1, 1, marks=pytest.mark.weekly), pytest.param(3, 2, marks=pytest.mark.weekly)])
+def test_ranks_that_are_killed_at_any_step_leave_no_trace(uninterrupted: Callable, tmp_path: Path, quick: Path, ranks: int, kills: int) -> None:
+    drawn = sorted(Kill(random.randrange(1, 45), random.randrange(ranks)) for _ in range(kills))
+    ended = kill_test(tmp_path, *QUICK, kills=drawn, ranks=ranks, script=quick)
+    assert len(ended.recovered_s) == kills and len(re.findall(" ranks?: (?:begins|goes on)", ended.log)) == 1 + kills, (drawn, ended.log)
+    assert_ended_as(ended, uninterrupted(ranks), tmp_path)
 
 
 KILLED_WHILE_SAVING = """
-import os, signal
-from d2lpar.__main__ import main
-
 saves, name = [], {"0": "fsync", "1": "replace"}.get(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
 def killed(*args):
     if name == "fsync" or str(args[0]).endswith("/unfinished"):
         saves.append(args)
-    if len(saves) == 3:
+    if len(saves) == (5 if name == "fsync" else 3):  # each save syncs the file and the folder
         print("killed in", name, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     return right(*args)
@@ -86,25 +108,23 @@ def killed(*args):
 if name and os.environ["RANK"] == "0":
     right = getattr(os, name)
     setattr(os, name, killed)
-main()
 """
 
 
 @pytest.mark.weekly
-def test_nor_one_that_is_killed_while_it_saves(undisturbed: Callable, tmp_path: Path) -> None:
-    (program := tmp_path / "killed.py").write_text(KILLED_WHILE_SAVING)
-    done = kill_test(tmp_path / "run", *QUICK, program=[str(program)])
-    assert re.findall("killed in (.*)", done.log) == ["fsync", "replace"], done.log
-    assert re.findall(r"goes on from step-(\d+)", done.log) == ["00000010", "00000016"]
-    assert_ended_as(done, undisturbed("ddp"), tmp_path / "run")
-    assert len(list((tmp_path / "run").glob("*.pt"))) == 2 and not (tmp_path / "run" / "unfinished").exists()
+def test_nor_one_that_is_killed_while_it_saves(uninterrupted: Callable, tmp_path: Path, changed: Callable) -> None:
+    ended = kill_test(tmp_path, *QUICK, script=changed({"\n\nclass Refused": f"{KILLED_WHILE_SAVING}\n\nclass Refused"}))
+    assert re.findall("killed in (.*)", ended.log) == ["fsync", "replace"], ended.log
+    assert re.findall(r"goes on from step-(\d+)", ended.log) == ["00000010", "00000020"]
+    assert_ended_as(ended, uninterrupted(), tmp_path)
+    assert len(list(tmp_path.glob("*.pt"))) == 2 and not (tmp_path / "unfinished").exists()
 
 
 @pytest.mark.weekly
-def test_a_rank_that_stands_still_is_given_up(undisturbed: Callable, tmp_path: Path) -> None:
-    done = kill_test(tmp_path, *QUICK, "--timeout=8", kills=[Kill(12, 1, signal.SIGSTOP)])
-    assert "rank 0 has lost another one: " in done.log and "Timed out" in done.log
-    assert_ended_as(done, undisturbed("ddp"), tmp_path)
+def test_a_rank_that_stands_still_is_given_up(uninterrupted: Callable, tmp_path: Path, changed: Callable) -> None:
+    ended = kill_test(tmp_path, *QUICK, script=changed({"seconds=120": "seconds=8"}), kills=[Kill(12, 1, signal.SIGSTOP)])
+    assert "rank 0 has lost a rank: " in ended.log and "Timed out" in ended.log
+    assert_ended_as(ended, uninterrupted(), tmp_path)
 
 
 def until(condition: Callable[[], Any], what: str) -> None:
@@ -114,90 +134,85 @@ def until(condition: Callable[[], Any], what: str) -> None:
         time.sleep(0.005)
 
 
+def stopped_at(folder: Path) -> int:
+    """How far a run came that was told to stop, as its file says; the log and the checkpoint say the same."""
+    told = (folder / "stopped").read_text()
+    made = int(re.fullmatch(r"stopped: (\d+) of 48 updates are made and saved; the same command goes on\n", told)[1])
+    assert told in (folder / "log").read_text() and newest_checkpoint(folder)[1]["step"] == updates(folder) == made
+    return made
+
+
 @pytest.mark.weekly
-def test_an_agent_that_is_told_to_end_lets_all_ranks_save_and_the_same_command_goes_on(undisturbed: Callable, tmp_path: Path) -> None:
-    running = agent(tmp_path, *QUICK)
+def test_an_agent_that_is_told_to_end_lets_all_ranks_save_and_the_same_command_goes_on(uninterrupted: Callable, tmp_path: Path, quick: Path) -> None:
+    running = agent(tmp_path, *QUICK, script=quick)
     until(lambda: updates(tmp_path) >= 18, "no update 18")
     ranks = [rank_of(running, rank) for rank in range(2)]
     running.terminate()
     assert running.wait(LIMIT_S) != 0
     assert not any(rank.is_running() for rank in ranks)
+    made = stopped_at(tmp_path)
+    assert made >= 18
+    ended = kill_test(tmp_path, *QUICK, script=quick)
+    assert re.search(rf"goes on from step-{made:08}-\w+.pt, {made} of 48 updates\n", ended.log) and not (tmp_path / "stopped").exists()
+    assert_ended_as(ended, uninterrupted(), tmp_path)
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("restarts, status", [(0, STOPPED), (3, 0)])
+def test_if_one_rank_is_told_to_end_all_save_end_and_are_not_started_again(uninterrupted: Callable, tmp_path: Path, quick: Path,
+                                                                          restarts: int, status: int) -> None:
+    running = agent(tmp_path, *QUICK, script=quick, restarts=restarts)
+    until(lambda: updates(tmp_path) >= 18, "no update 18")
+    rank_of(running, 1).terminate()
+    assert running.wait(LIMIT_S) == (status != 0)
     log = (tmp_path / "log").read_text()
-    made, = re.findall(r"^told to stop: (\d+) of 48 updates are made, and kept$", log, re.M)
-    assert newest_checkpoint(tmp_path)[1]["step"] == int(made) == updates(tmp_path) >= 18
-    done = kill_test(tmp_path, *QUICK)
-    assert f"goes on from {checkpoint_name(log, done.log)}, {made} of 48 updates" in done.log
-    assert_ended_as(done, undisturbed("ddp"), tmp_path)
-
-
-def checkpoint_name(before: str, after: str) -> str:
-    return re.findall(r"goes on from (step-\S+\.pt)", after.removeprefix(before))[0]
+    assert set(re.findall(r"failed \(exitcode: (-?\d+)\)", log)) == ({str(status)} if status else set()), log
+    assert stopped_at(tmp_path) >= 18 and log.count(" ranks: ") == 1
+    assert_ended_as(kill_test(tmp_path, *QUICK, script=quick), uninterrupted(), tmp_path)
 
 
 @pytest.mark.weekly
-def test_if_one_rank_is_told_to_end_all_save_end_with_their_own_status_and_go_on(undisturbed: Callable, tmp_path: Path) -> None:
-    done = kill_test(tmp_path, *QUICK, kills=[Kill(18, 1, signal.SIGTERM)])
-    made, = re.findall(r"^told to stop: (\d+) of 48 updates are made, and kept$", done.log, re.M)
-    assert f", {made} of 48 updates" in done.log.split("goes on from")[1]  # nothing is made twice
-    assert set(re.findall(r"failed \(exitcode: (-?\d+)\)", done.log)) == {str(STOPPED)}
-    assert_ended_as(done, undisturbed("ddp"), tmp_path)
-
-
-@pytest.mark.weekly
-def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp_path: Path) -> None:
-    running = agent(tmp_path, *QUICK)
+def test_ranks_whose_agent_is_killed_save_and_end_and_three_go_on_from_there(tmp_path: Path, quick: Path) -> None:
+    running = agent(tmp_path, *QUICK, script=quick)
     until(lambda: updates(tmp_path) >= 18, "no update 18")
     ranks = [rank_of(running, rank) for rank in range(2)]
     running.kill()
     running.wait()
     assert psutil.wait_procs(ranks, LIMIT_S)[1] == []
-    assert 18 <= newest_checkpoint(tmp_path)[1]["step"] == updates(tmp_path) < 48
-    done = kill_test(tmp_path, *QUICK, ranks=3)
-    assert done.status == 0 and "; other bits than undisturbed: ranks was 2 and is 3\n" in done.log, done.log
+    assert 18 <= stopped_at(tmp_path) < 48
+    ended = kill_test(tmp_path, *QUICK, ranks=3, script=quick)
+    assert ended.status == 0 and "; different bits from an uninterrupted run: ranks was 2 and is 3\n" in ended.log, ended.log
     assert_metrics_are_whole(tmp_path)
-    assert done.state["step"] == 48 and len(done.state["random"]) == 3
+    assert ended.state["step"] == 48 and len(ended.state["random"]) == 3
 
 
 @pytest.mark.weekly
-def test_ranks_whose_agent_is_killed_while_they_import_end_after_one_update(tmp_path: Path) -> None:
-    (program := tmp_path / "slow.py").write_text(f"""
-import builtins, sys, time
-from d2lpar.__main__ import main
-
-def slow(name, *more, **options):
-    if name == "d2lpar.trainer" and not asked:
-        asked.append(name)
-        open({str(tmp_path / 'imports')!r}, "a").write("1")
-        time.sleep(2)
-    return right(name, *more, **options)
-
-asked, right, builtins.__import__ = [], builtins.__import__, slow
-main()
-""")
-    running = agent(tmp_path, *QUICK, program=[str(program)])
+def test_ranks_whose_agent_is_killed_while_they_import_end_after_one_update(tmp_path: Path, changed: Callable) -> None:
+    slow = f"import argparse\nimport time\nopen({str(tmp_path / 'imports')!r}, 'a').write('1')\ntime.sleep(2)\n"
+    running = agent(tmp_path, *QUICK, script=changed({"import argparse\n": slow}))
     until(lambda: (tmp_path / "imports").exists() and (tmp_path / "imports").read_text() == "11", "no imports")
     ranks = [rank_of(running, rank) for rank in range(2)]
     running.kill()
     running.wait()
     assert psutil.wait_procs(ranks, LIMIT_S)[1] == []
-    assert newest_checkpoint(tmp_path)[1]["step"] == updates(tmp_path) == 1
+    assert stopped_at(tmp_path) == 1
 
 
 @pytest.mark.weekly
-def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed: Callable, tmp_path: Path) -> None:
+def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(uninterrupted: Callable, tmp_path: Path, changed: Callable) -> None:
     meet = ["--nnodes=2", "--rdzv-id=kill", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--local-addr=127.0.0.1"]
-    options = [*QUICK, "--timeout=20", f"--checkpoints={tmp_path / 'run'}", f"--metrics={tmp_path / 'metrics'}"]
+    options, script = [*QUICK, f"--checkpoints={tmp_path / 'run'}"], changed({"seconds=120": "seconds=20"})
     started = []
 
     def start(machine: str) -> subprocess.Popen:
-        started.append(agent(tmp_path / machine, *options, ranks=1, torchrun=meet))
+        started.append(agent(tmp_path / machine, *options, ranks=1, torchrun=meet, script=script))
         return started[-1]
 
     try:
         holds_the_store, other = start("first"), None
         until(lambda: (tmp_path / "first" / "log").exists() and psutil.Process(holds_the_store.pid).net_connections(), "no store")
         other = start("second")
-        until(lambda: updates(tmp_path) >= 18, "no update 18")
+        until(lambda: updates(tmp_path / "run") >= 18, "no update 18")
         children = psutil.Process(other.pid).children()
         for process in (other, *children):
             process.kill()
@@ -210,46 +225,31 @@ def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(undisturbed
             one.wait()
         logs = "".join(path.read_text() for path in tmp_path.glob("*/log"))
         print(logs)  # for whoever reads of a failure
-    assert logs.count(" ranks: ") == 2 and " goes on from " in logs
-    assert differing(newest_checkpoint(tmp_path / "run")[1], undisturbed("ddp").state) == []
-    assert_metrics_are_whole(tmp_path)
+    assert len(re.findall(r"ranks: (?:begins|goes on)", logs)) == 2 and " goes on from " in logs
+    assert differing(newest_checkpoint(tmp_path / "run")[1], uninterrupted().state) == []
+    assert_metrics_are_whole(tmp_path / "run")
 
 
-RAISES = """
-import os
-from d2lpar import trainer
-from d2lpar.__main__ import main
-
-def broken(*args):
-    if os.environ["RANK"] == "1":
-        raise ValueError("a pixel is missing")
-    return right(*args)
-
-right, trainer.loss = trainer.loss, broken
-main()
-"""
-
-
-def assert_report_leads_with_rank_1(done: Drill, *words: str) -> None:
-    assert done.status == 1 and done.recovered_s == [], done.log
-    report = done.log.partition("Root Cause (first observed failure)")[2]
-    assert re.search(r"rank +: 1 \(local_rank: 1\)", report.partition("traceback")[0]), done.log
-    assert all(w in report for w in words) and "rank 0 has lost another one: " in done.log, done.log
+def assert_report_leads_with_rank_1(ended: Ended, *words: str) -> None:
+    assert ended.status == 1 and ended.recovered_s == [], ended.log
+    report = ended.log.partition("Root Cause (first observed failure)")[2]
+    assert re.search(r"rank +: 1 \(local_rank: 1\)", report.partition("traceback")[0]), ended.log
+    assert all(w in report for w in words) and "rank 0 has lost a rank: " in ended.log, ended.log
 
 
 @pytest.mark.weekly
-def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback(tmp_path: Path) -> None:
-    (program := tmp_path / "raises.py").write_text(RAISES)
-    done = kill_test(tmp_path / "run", *QUICK, restarts=0, program=[str(program)])
-    assert_report_leads_with_rank_1(done, "ValueError: a pixel is missing", "raises.py")
+def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback(tmp_path: Path, changed: Callable) -> None:
+    raises = '    if dist.get_rank() == 1:\n        raise ValueError("a pixel is missing")\n    images, labels = data\n'
+    ended = kill_test(tmp_path, *QUICK, restarts=0, script=changed({"    images, labels = data\n": raises}))
+    assert_report_leads_with_rank_1(ended, "ValueError: a pixel is missing", "train_ddp.py")
 
 
-def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path) -> None:
-    done = kill_test(tmp_path, *QUICK, restarts=0, kills=[Kill(5, 1)], torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
-    assert_report_leads_with_rank_1(done, "Signal 9 (SIGKILL) received by PID")
+def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path, quick: Path) -> None:
+    ended = kill_test(tmp_path, *QUICK, restarts=0, script=quick, kills=[Kill(5, 1)], torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
+    assert_report_leads_with_rank_1(ended, "Signal 9 (SIGKILL) received by PID")
 
 
-def test_what_all_ranks_refuse_is_said_once(tmp_path: Path) -> None:
-    done = kill_test(tmp_path, *QUICK, "--speed=9", restarts=0)
-    assert done.status == 1 and done.log.count("unrecognized arguments: --speed=9; --help lists all options") == 1, done.log
-    assert "rank      : 0 (local_rank: 0)" in done.log
+def test_what_all_ranks_refuse_is_said_once(tmp_path: Path, quick: Path) -> None:
+    ended = kill_test(tmp_path, *QUICK, "--speed=9", restarts=0, script=quick)
+    assert ended.status == 1 and ended.log.count("unrecognized arguments: --speed=9; --help lists all options") == 1, ended.log
+    assert "rank      : 0 (local_rank: 0)" in ended.log

@@ -154,5 +154,5 @@ def test_the_plan_has_each_batch_size_at_each_rate_with_each_seed_once():
     assert set(settings.values()) == {len(tool.SEEDS)} and len(settings) == len(tool.BATCH_SIZES) * len(tool.RATES)
 
 
-def test_a_script_to_take_home_is_found_by_its_name():
-    compile(stored_script("train_ddp"), "train_ddp.py", "exec")
+def test_a_script_is_found_by_its_name():
+    compile(stored_script("ring"), "ring.py", "exec")

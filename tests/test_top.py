@@ -35,7 +35,7 @@ sys.modules.update(dict.fromkeys(("matplotlib", "torchvision", "tabulate", "psut
 
 
 @pytest.mark.slow
-def test_diagnose_the_trainer_and_the_examples_of_the_readme_need_the_core_alone(root: Path, tmp_path: Path) -> None:
+def test_diagnose_the_script_and_the_examples_of_the_readme_need_the_core_alone(root: Path, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)  # for ranks too
     blocked = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(root)])}
 
@@ -52,9 +52,10 @@ def test_diagnose_the_trainer_and_the_examples_of_the_readme_need_the_core_alone
     assert run("-c", "import d2lpar as dp; print(dp.watch(['ring.py']))") == printed
     assert "python -m d2lpar watch" in readme and "usage: python -m d2lpar watch" in run("-m", "d2lpar", "watch", "--help")
     assert "python -m d2lpar diagnose" in readme and "usage: python -m d2lpar diagnose" in run("-m", "d2lpar", "diagnose", "--help")
-    ended = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "-m", "d2lpar", "train",
-                "--strategy", "ddp", "--checkpoints", "runs", "--epochs", "1", "--num-train", "128", "--num-test", "64")
-    assert "test acc" in ended and list((tmp_path / "runs").glob("step-*.pt")), ended
+    assert "python -m d2lpar script" in readme
+    run("-m", "d2lpar", "script")
+    ended = run("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "train_ddp.py", "--checkpoints", "runs", "--epochs", "1")
+    assert "test accuracy" in ended and list((tmp_path / "runs").glob("step-*.pt")), ended
     assert run("-c", "import d2lpar as dp; dp.train(2, 64, 0.1, 1, num_train=128)").startswith("Fashion-MNIST, 128 training")
 
 
@@ -99,7 +100,7 @@ def test_every_name_of_the_package_that_people_are_told_is_there(root: Path) -> 
 
 def test_every_command_of_the_package_that_people_are_told_is_one(root: Path) -> None:
     told = {word for text in texts(root).values() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
-    assert {"watch", "diagnose"} <= told
+    assert {"watch", "diagnose", "script"} <= told
     for word in told:
         run = subprocess.run([sys.executable, "-m", "d2lpar", word, "--help"], capture_output=True, text=True)
         assert run.returncode == 0, (word, run.stderr)

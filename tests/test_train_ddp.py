@@ -1,495 +1,779 @@
-"""Tests of d2lpar/pages/stored/train_ddp.py: any number of ranks trains the same, and a mistake ends all of them in words."""
+"""Tests of d2lpar/train_ddp.py: any number of ranks trains the same network, and what goes on ends with the same bits."""
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import importlib.util
-import itertools
+import copy
 import json
 import os
 import re
-import select
 import shlex
+import shutil
 import signal
-import socket
-import struct
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
-import psutil
 import pytest
 import torch
+import torch.distributed as dist
+from filelock import FileLock
+from torch import nn
 from torch.distributed.run import parse_args as torchrun_options
-from torchvision.datasets import FashionMNIST
+from torch.nn import functional as F
 
-from helpers.ports import free_port
+from d2lpar import train_ddp as script
+from d2lpar.checkpoints import checkpoints, digest_of, newest_checkpoint, save_checkpoint
+from d2lpar.data import load_data_fashion_mnist
+from d2lpar.pages.kill_tests import differing
+from d2lpar.scratch import distance, same_bits
 
-WAIT_S = 120  # for what takes some seconds
-EXAMPLES = {"train": 240, "t10k": 101}
-
-
-LAUNCHER = """
-import json, os, random, runpy, sys
-import torch._dynamo, torchvision  # once: all ranks of all calls are copies of this process
-
-def become(rank, ranks, port, has_agent, out, argv):
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the orders are not for the ranks
-    for stream in (1, 2):
-        os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-    torch.default_generator.seed()  # as a fresh process has generators of its own
-    random.seed()
-    if ranks:
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(ranks), LOCAL_WORLD_SIZE=str(ranks),
-                          RANK=str(rank), LOCAL_RANK=str(rank), TORCHELASTIC_USE_AGENT_STORE=str(has_agent))
-    sys.argv = argv
-    runpy.run_path(argv[0], run_name="__main__")
-    assert not torch.distributed.is_initialized(), "the group is left open"
-    sys.stdout.flush()
-    os._exit(0)  # to take PyTorch apart takes long; torchrun's ranks do it
-
-for line in sys.stdin:
-    ranks, port, has_agent, *what = json.loads(line)
-    running, failed = set(), 0
-    for rank in range(ranks or 1):
-        process = os.fork()
-        if process == 0:
-            become(rank, ranks, port, has_agent, *what)
-        running.add(process)
-    if has_agent:  # or rank 0 holds the store
-        store = torch.distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)
-    while running:  # the others are not ended, as if each rank had a machine of its own
-        process, status = os.wait()
-        running.remove(process)
-        failed += status != 0
-    if has_agent:
-        assert failed or not store.check(["plan 0"]), "a restart would find an old plan"
-        del store
-    print(failed, flush=True)
-"""
+SMALL = "--batch-size=24 --epochs=2 --save-every=5"  # twenty updates
+LAST = 20
 
 
-@pytest.fixture(scope="module")
-def script(root):
-    return root / "d2lpar" / "pages" / "stored" / "train_ddp.py"
+def small_data(folder: str | None = None) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(data.images, data.labels) for data in load_data_fashion_mnist(1, 245, 101)]
 
 
-@pytest.fixture(scope="module")
-def changed(script, tmp_path_factory):
-    """The script as a reader, or a misfortune, changes it: each of some words replaced by others."""
-    def changed(changes, before=""):
-        text, path = script.read_text("utf8"), tmp_path_factory.mktemp("scripts") / "train_ddp.py"
-        for old, new in changes.items():
-            assert text.count(old) == 1, f"{text.count(old)} times: {old}"
-            text = text.replace(old, new)
-        path.write_text(text.replace("import argparse\n", f"import argparse\n{before}\n", 1), "utf8")
-        return path
+class Plain(nn.Module):
+    """In float64, and without what sees or draws differently on ranks: no BatchNorm, no dropout; one parameter is frozen, one tied."""
 
-    return changed
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.hidden, self.last = nn.Linear(784, 16), nn.Linear(16, 16), nn.Linear(16, 10)
+        self.tied = self.hidden.weight
+        self.first.bias.requires_grad_(False)
+        self.double()
 
-
-@pytest.fixture(scope="module")
-def other_script(changed):
-    """A network that is not the same in evaluation, nor twice in training."""
-    return changed({
-        "nn.Conv2d(1, 16, 5, padding=2),": "nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16),",
-        "nn.Flatten(),": "nn.Flatten(), nn.Dropout(),",
-        "    net.eval()\n": """    net.eval()
-    for x in net.buffers():
-        rank_0s = x.clone()
-        dist.broadcast(rank_0s, src=0)
-        assert rank_0s.equal(x), "each rank evaluates another network"
-""",
-    })
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        h = F.relu(self.first(X.double().flatten(1)))
+        return self.last(F.relu(self.hidden(h)) @ self.tied)
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    """Images that are easily told apart, in files as torchvision's."""
-    folder = tmp_path_factory.mktemp("data")
-    raw = folder / "FashionMNIST" / "raw"
-    raw.mkdir(parents=True)
-    generator = torch.Generator().manual_seed(0)
-    for name, n in EXAMPLES.items():
-        y = torch.arange(n) % 10
-        X = torch.rand(n, 28, 28, generator=generator) * 40
-        for i in range(n):
-            X[i, 2 * y[i]:2 * y[i] + 5] += 180
-        for kind, x in (("images-idx3", X), ("labels-idx1", y)):
-            sizes = struct.pack(f">HBB{x.dim()}I", 0, 8, x.dim(), *x.shape)
-            (raw / f"{name}-{kind}-ubyte").write_bytes(sizes + x.to(torch.uint8).numpy().tobytes())
-    return folder
+def plain_net() -> Plain:
+    """One that is different on each rank, until DDP gives all of them rank 0's."""
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    torch.manual_seed(rank)
+    return Plain()
 
 
-@pytest.fixture(scope="module")
-def start(script, data, tmp_path_factory):
-    """Starts the script on so many ranks by torchrun, with a checkpoint of some name; at the end, nothing of it may be left.
-
-    `start.run` does the same by a program that gives the ranks the same variables and has loaded PyTorch already, but ends
-    none when another fails; it returns how many failed and what was printed. On 0 ranks the script runs alone, without
-    those variables. `start.saved` reads a checkpoint.
-    """
-    folder = tmp_path_factory.mktemp("checkpoints")
-    loopback = "".join(name for _, name in socket.if_nameindex() if name in ("lo", "lo0"))
-    torchruns = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-    environment = {k: v for k, v in os.environ.items() if k not in torchruns} | {"GLOO_SOCKET_IFNAME": loopback, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-
-    def begin(command, **pipes):
-        started.append(subprocess.Popen(list(map(str, command)), env=environment, text=True, cwd=folder, start_new_session=True,
-                                        stdout=subprocess.PIPE, **pipes))
-        return started[-1]
-
-    def call(name, *options, script=script):
-        return [script, "--data", data, "--batch-size", "24", "--checkpoint", folder / name, *options]
-
-    def start(ranks, *what, **other):
-        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}"]
-        return begin([*torchrun, *call(*what, **other)], stderr=subprocess.STDOUT)
-
-    def run(ranks, *what, has_agent=True, **other):
-        out = folder / f"out {next(numbers)}"
-        out.touch()
-        assert launcher.poll() is None, "the launcher has died in an earlier test"
-        print(json.dumps([ranks, free_port(), has_agent and ranks > 0, str(out), list(map(str, call(*what, **other)))]), file=launcher.stdin, flush=True)
-        answer = launcher.stdout.readline() if answers(launcher) else ""
-        if not answer:  # it has died, or its ranks hang
-            with contextlib.suppress(OSError):
-                os.killpg(launcher.pid, signal.SIGKILL)
-            launcher.wait(WAIT_S)
-        return int(answer or -signal.SIGKILL), out.read_text("utf8") + said.read_text("utf8")
-
-    before, started, numbers, said = set(psutil.Process().children(recursive=True)), [], itertools.count(), folder / "said"
-    with open(said, "w") as file:
-        launcher = begin([sys.executable, "-c", LAUNCHER], stdin=subprocess.PIPE, stderr=file)
-    start.run, start.folder, start.saved = run, folder, lambda name: torch.load(folder / name)
-    yield start
-    with contextlib.suppress(OSError):
-        launcher.stdin.close()
-    answers(launcher)  # by its end
-    for process in started:
-        if process.returncode is None:  # not reaped, so the number is still its own
-            ranks = psutil.Process(process.pid).children(recursive=True)
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)  # what is left of it, also where it has ended itself
-            for rank in ranks:  # those of torchrun have groups of their own
-                with contextlib.suppress(psutil.Error):
-                    rank.kill()
-        process.wait()
-        process.stdout.close()
-    assert set(psutil.Process().children(recursive=True)) <= before
+PLAIN = {"make_net": plain_net, "augment": lambda X: X}
 
 
-def answers(process):
-    """Whether it prints a line, or ends, in time."""
-    return select.select([process.stdout], [], [], WAIT_S)[0] != []
+class Seen(NamedTuple):
+    """What a rank saw of a run: the parameters and buffers after each update, and how it ended."""
+
+    ended: Any  # True, False if it was told to stop, or the words of a refusal
+    losses: list[float]
+    params: list[list[torch.Tensor]]
+    random: torch.Tensor
 
 
-def lines(ended, begin="epoch"):
-    """What was printed in lines that begin so, but for the speed, after a good end."""
-    code, printed = ended
-    assert code == 0, printed
-    return [re.sub(", [0-9]+ images/s.*", "", line) for line in printed.splitlines() if line.startswith(begin)]
+def trained(rank: int, words: str, stop_after: int | None = None, changes: dict[str, Any] | None = None, odd: dict[int, str] | None = None) -> Seen:
+    """Train on this rank with small data; rank 1, or the only one, is told to stop, and some ranks have other options."""
+    losses: list[float] = []
+    params: list[list[torch.Tensor]] = []
+    update, told = script.update, min(1, dist.get_world_size() - 1)
 
+    def seen_update(net: nn.Module, *args: Any) -> Any:
+        result = update(net, *args)
+        losses.append(result[0])
+        params.append([p.detach().clone() for p in net.parameters()])
+        return result
 
-def assert_ends_in_words(ended, ranks, *words):
-    """All ranks have failed, none by a traceback, and each has printed these words."""
-    failed, printed = ended
-    assert failed == ranks and "Traceback" not in printed, printed
-    assert all(printed.count(w) == ranks for w in words), printed
-
-
-def end_of(process):
-    """Its exit code and what it printed."""
-    printed, _ = process.communicate(timeout=WAIT_S)
-    return process.returncode, printed
-
-
-def load_module(script):
-    spec = importlib.util.spec_from_file_location("train_ddp", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with ExitStack() as stack:
+        for name, value in ({"load_data": small_data, "update": seen_update} | (changes or {})).items():
+            stack.enter_context(mock.patch.object(script, name, value))
+        try:
+            args = script.read_options(f"{SMALL} {words} {(odd or {}).get(rank, '')}".split())
+            ended = script.fit(args, torch.device("cpu"), lambda: rank == told and len(params) + 1 == stop_after)
+        except script.Refused as why:
+            ended = str(why)
+    return Seen(ended, losses, params, torch.get_rng_state())
 
 
 @pytest.fixture
-def module(script, monkeypatch, data, tmp_path):
-    """The script in this process, as rank 0 of 1, up to where the ranks would meet; `kept` has what went to whom."""
-    module = load_module(script)
-    monkeypatch.setattr(sys, "argv", ["train_ddp.py", "--data", str(data), "--checkpoint", str(tmp_path / "checkpoint.pt"), "--batch-size", "24"])
-    for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is rank 0 of 1, on the CPU, and no process group is left."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    module.kept = kept = {}
-
-    def keep(place, name, then):
-        monkeypatch.setattr(place, name, lambda *args, **named: kept.setdefault(name, []).append((args, named)) or then(*args, **named))
-
-    def met(*args):
-        raise InterruptedError("the ranks meet")
-
-    keep(module.time, "sleep", lambda seconds: None)
-    keep(module, "DataLoader", module.DataLoader)
-    keep(torch, "load", torch.load)
-    keep(torch.cuda, "set_device", lambda device: None)
-    keep(module.dist, "init_process_group", met)
-    return module
+    assert script.join() == torch.device("cpu")
+    yield
+    dist.destroy_process_group()
 
 
-def test_it_needs_nothing_but_torch_and_torchvision_and_is_no_longer_than_two_pages(script):
-    text = script.read_text("utf8")
-    imported = [name.split(".")[0] for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)
-                for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])]
-    assert set(imported) - sys.stdlib_module_names == {"torch", "torchvision"}
-    assert max(map(len, text.splitlines())) <= 88 and len(text.splitlines()) <= 160
+# the same network
 
 
-def test_torchrun_takes_the_commands_that_it_shows_and_it_says_with_which_pytorch(script):
-    text = load_module(script).__doc__.replace("\\\n", "").replace("srun ", "")
-    assert re.search(r"^Run with PyTorch \d+\.\d+", text, re.MULTILINE) and "#SBATCH --nodes=2 " in text
-    shown = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith(("python ", "torchrun "))]
-    assert [words[0] for words in shown] == ["python", "torchrun", "torchrun", "torchrun"]
-    for words in shown:
-        assert words[-3:] == ["train_ddp.py", "--data", "DIR"]
-    machines = [torchrun_options(words[1:]) for words in shown[1:]]
-    assert [(x.nnodes, x.nproc_per_node, x.rdzv_backend) for x in machines] == [("1:1", "2", "static"), ("2", "2", "c10d"), ("2", "4", "c10d")]
-    assert all(x.rdzv_id != "none" and x.rdzv_endpoint.endswith(":29500") for x in machines[1:])
+def single_device(batch_size: int, clip: float | None, seed: int) -> tuple[list[float], list[list[torch.Tensor]]]:
+    """The reference: plain PyTorch on a single device, with nothing of the script's."""
+    (images, labels), _ = small_data()
+    torch.manual_seed(0)
+    net, losses, params = Plain(), [], []
+    optimizer = torch.optim.AdamW(net.parameters())
+    for step in range(2 * (245 // batch_size)):
+        epoch, place = divmod(step, 245 // batch_size)
+        order = torch.randperm(245, generator=torch.Generator().manual_seed(10**6 * seed + epoch))
+        chosen = order[batch_size * place:batch_size * (place + 1)]
+        optimizer.param_groups[0]["lr"] = 0.002 * min(1, (step + 1) / 20)
+        loss = F.cross_entropy(net(images[chosen] / 255), labels[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        if clip:
+            nn.utils.clip_grad_norm_(net.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+        params.append([p.detach().clone() for p in net.parameters()])
+    return losses, params
 
 
-def test_ranks_without_a_gpu_of_their_own_beside_ranks_with_one_are_refused(module, monkeypatch):
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("batch_size, clip, seed, accumulate", [(24, None, 0, 1), (25, 0.1, 3, 2), (23, None, 1, 3)])
+def test_one_two_and_three_ranks_train_the_network_of_a_single_device(group_of: Callable, tmp_path: Path, ranks: int, batch_size: int,
+                                                                     clip: float | None, seed: int, accumulate: int) -> None:
+    words = f"--batch-size={batch_size} --seed={seed} --accumulate={accumulate} --checkpoints={tmp_path}" + f" --clip={clip}" * bool(clip)
+    losses, params = single_device(batch_size, clip, seed)
+    every = group_of(ranks).run(trained, words, None, PLAIN)
+    assert [seen.ended for seen in every] == [True] * ranks
+    for seen in every:
+        assert seen.losses == pytest.approx(losses, rel=1e-12) and len(losses) == len(seen.params)
+        for i, (ours, theirs) in enumerate(zip(seen.params, params)):
+            assert distance(ours, theirs) < 1e-12, i
+    for i in range(len(losses)):
+        assert same_bits([seen.params[i] for seen in every])
+    assert distance(params[0], params[-1]) > 0.01  # it has moved
+
+
+def test_with_batchnorm_dropout_and_flips_all_ranks_have_the_same_bits_after_each_update(group_of: Callable, tmp_path: Path) -> None:
+    every = group_of(3).run(trained, f"--checkpoints={tmp_path}")
+    for i in range(LAST):
+        assert same_bits([seen.params[i] for seen in every])
+    assert len({bytes(seen.random.numpy()) for seen in every}) == 3  # each draws its own
+
+
+def test_with_batchnorm_dropout_and_flips_the_first_update_begins_at_the_start(group_of: Callable, tmp_path: Path) -> None:
+    group_of(2).run(trained, f"--checkpoints={tmp_path}", 1)
+    _, state = newest_checkpoint(tmp_path)
+    assert state and state["step"] == state["net"]["1.num_batches_tracked"] == 1
+
+
+def shards(rank: int, words: str, steps: int) -> list[list[torch.Tensor]]:
+    """Of each of some minibatches the images that this rank gets, as numbers in the training set."""
+    numbers = torch.arange(245).view(-1, 1, 1, 1)
+    with mock.patch.object(script, "augment", lambda X: X * 255):
+        return [script.minibatch((numbers, numbers.view(-1)), step, script.read_options(words.split())) for step in range(steps)]
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_an_epoch_has_no_example_twice_and_epochs_and_seeds_have_their_own_orders(group_of: Callable, ranks: int) -> None:
+    orders = []
+    for seed in (0, 1, 2):
+        every = group_of(ranks).run(shards, f"--batch-size=25 --seed={seed}", 27)
+        for steps in zip(*every):
+            assert [len(y) for _, y in steps] == ([25] if ranks == 1 else [9, 8, 8])
+            assert all(X.flatten().round().long().equal(y) for X, y in steps)
+        for epoch in range(3):
+            order = torch.cat([y for steps in zip(*every) for _, y in steps][9 * ranks * epoch:9 * ranks * (epoch + 1)])
+            assert len(order.unique()) == 225
+            orders.append(order.tolist())
+    assert len({tuple(order) for order in orders}) == 9
+
+
+def test_images_are_mirrored_each_by_a_coin_of_its_own() -> None:
+    torch.manual_seed(0)
+    X = torch.rand(200, 1, 4, 4)
+    seen = script.augment(X)
+    mirrored = [not bool(a.equal(b)) for a, b in zip(seen, X)]
+    assert 70 < sum(mirrored) < 130
+    assert all(a.equal(b.flip(2) if is_mirrored else b) for a, b, is_mirrored in zip(seen, X, mirrored))
+
+
+def test_the_rate_warms_up_and_then_stays() -> None:
+    args = script.read_options(["--lr=0.1"])
+    assert [script.learning_rate(step, args) for step in (0, 9, 19, 20, 1000)] == pytest.approx([0.005, 0.05, 0.1, 0.1, 0.1])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_each_test_example_counts_once_and_rank_0s_buffers_count(group_of: Callable, ranks: int) -> None:
+    X, y = small_data()[1]
+    every = group_of(ranks).run(evaluated)
+    torch.manual_seed(0)
+    net = script.make_net()
+    for _ in range(3):
+        net(torch.rand(8, 1, 28, 28))
+    with torch.no_grad():
+        scores = net.eval()(X / 255)
+    for loss, accuracy, training, digest in every:
+        assert loss == pytest.approx(F.cross_entropy(scores, y).item(), rel=1e-5)
+        assert accuracy == (scores.argmax(1) == y).sum().item() / 101 and training
+        assert digest == digest_of(list(net.buffers()))
+
+
+def evaluated(rank: int) -> Any:
+    torch.manual_seed(0)
+    net = script.make_net()
+    if rank == 0:
+        for _ in range(3):
+            net(torch.rand(8, 1, 28, 28))
+    return *script.evaluate(net, small_data()[1], torch.device("cpu")), net.training, digest_of(list(net.buffers()))
+
+
+def test_bfloat16_is_for_computing_and_the_weights_are_float32(alone: None, tmp_path: Path) -> None:
+    exact = trained(0, f"--checkpoints={tmp_path}/exact")
+    rounded = trained(0, f"--checkpoints={tmp_path}/rounded --bf16")
+    for p in rounded.params[-1]:
+        assert p.dtype == torch.float32
+    assert distance(rounded.params[0], exact.params[0]) > 1e-4 and distance(rounded.params[-1], exact.params[-1]) < 0.5
+    assert any(not p.equal(p.bfloat16().float()) for p in rounded.params[-1])
+
+
+# the same bits
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("words", ["", "--accumulate=2 --clip=0.5 --batch-size=23", "--bf16"])
+def test_a_run_that_was_stopped_goes_on_with_the_bits_of_one_that_was_not(group_of: Callable, tmp_path: Path, ranks: int, words: str,
+                                                                         capsys: pytest.CaptureFixture) -> None:
+    whole = group_of(ranks).run(trained, f"{words} --checkpoints={tmp_path}/whole")
+    for at in (7, 10):  # in the middle of an epoch and at its end
+        folder = tmp_path / str(at)
+        begun = group_of(ranks).run(trained, f"{words} --checkpoints={folder}", at)
+        told = f"stopped: {at} of 20 updates are made and saved; the same command goes on\n"
+        assert (folder / "stopped").read_text() == told and [seen.ended for seen in begun] == [False] * ranks
+        ended = group_of(ranks).run(trained, f"{words} --checkpoints={folder}")
+        assert not (folder / "stopped").exists()
+        for first, second, all_of_it in zip(begun, ended, whole):
+            assert second.ended and (len(first.params), len(second.params)) == (at, LAST - at)
+            assert first.losses + second.losses == all_of_it.losses
+            assert same_bits([second.params[-1], all_of_it.params[-1]]) and second.random.equal(all_of_it.random)
+        assert differing(newest_checkpoint(folder)[1], newest_checkpoint(tmp_path / "whole")[1]) == []
+        assert [path.name for path in checkpoints(folder)] == [path.name for path in checkpoints(tmp_path / "whole")]
+        assert metrics_of(folder) == metrics_of(tmp_path / "whole")
+
+
+def metrics_of(folder: Path) -> list[dict]:
+    """Its lines."""
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def without_unused_backward(rank: int, words: str) -> Seen:
+    """Go on without the backward pass that nobody uses."""
+    backward, calls = script.backward, []
+
+    def first_is_left_out(*args: Any) -> float:
+        calls.append(args)
+        return backward(*args) if len(calls) > 1 else 0.0
+
+    return trained(rank, words, None, {"backward": first_is_left_out})
+
+
+def test_on_three_ranks_that_takes_a_backward_pass_that_nobody_uses(group_of: Callable, tmp_path: Path) -> None:
+    whole = group_of(3).run(trained, f"--checkpoints={tmp_path}/whole")
+    group_of(3).run(trained, f"--checkpoints={tmp_path}/parts", 7)
+    ended = group_of(3).run(without_unused_backward, f"--checkpoints={tmp_path}/parts")
+    assert ended[0].losses[0] == whole[0].losses[7] and not same_bits([ended[0].params[0], whole[0].params[7]])
+    assert distance(ended[0].params[0], whole[0].params[7]) < 1e-3  # by rounding, and Adam
+
+
+PARTS = [("step",), ("optimizer", "state"), ("net", "0.weight"), ("net", "1.running_mean"), ("net", "1.num_batches_tracked"),
+         ("random", 0), ("random", 1)]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=str)
+def test_a_state_that_lacks_one_of_its_parts_ends_differently(group_of: Callable, tmp_path: Path, part: tuple) -> None:
+    for folder, stop in (("start", 2), ("parts", 7), ("whole", None)):
+        group_of(2).run(trained, f"--checkpoints={tmp_path}/{folder}", stop)
+    (_, start), (_, state), (_, whole) = (newest_checkpoint(tmp_path / name) for name in ("start", "parts", "whole"))
+    assert start and state and whole
+    old, place = start, state
+    for name in part[:-1]:
+        old, place = old[name], place[name]
+    place[part[-1]] = old[part[-1]]
+    shutil.rmtree(tmp_path / "parts")
+    save_checkpoint(tmp_path / "parts", state["step"], state)
+    group_of(2).run(trained, f"--checkpoints={tmp_path}/parts")
+    assert differing(newest_checkpoint(tmp_path / "parts")[1], whole) != []
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_different_number_of_ranks_goes_on_says_so_and_differs_by_rounding(group_of: Callable, tmp_path: Path, capsys: pytest.CaptureFixture,
+                                                                             ranks: int) -> None:
+    group_of(2).run(trained, f"--checkpoints={tmp_path}", 7, PLAIN)
+    capsys.readouterr()
+    every = group_of(ranks).run(trained, f"--checkpoints={tmp_path}", None, PLAIN)
+    assert re.search(rf"^rank 0: {ranks} ranks?: goes on from step-00000007-\w{{16}}.pt, 7 of 20 updates; different bits from an uninterrupted run: "
+                     rf"ranks was 2 and is {ranks}$", capsys.readouterr().out, re.M)
+    _, params = single_device(24, None, 0)
+    assert all(distance(seen.params[-1], params[-1]) < 1e-12 for seen in every)
+    assert len(newest_checkpoint(tmp_path)[1]["random"]) == ranks
+
+
+def test_ranks_that_are_others_draw_numbers_of_their_own(group_of: Callable, tmp_path: Path) -> None:
+    group_of(2).run(trained, f"--checkpoints={tmp_path}", 7)
+    every = group_of(3).run(trained, f"--checkpoints={tmp_path}", 1)
+    states = [seen.random for seen in every] + newest_checkpoint(tmp_path)[1]["random"][0]
+    assert len({bytes(state.numpy()) for state in states}) == 3
+
+
+@pytest.mark.parametrize("what, patched, words", [
+    ("torch.backends.cpu.get_cpu_capability", "DEFAULT", r"cpu was \w+ and is DEFAULT"),
+    ("torch.get_num_threads", 77, r"threads was \d+ and is 77"), ("torch.__version__", "9.9", r"torch was \S+ and is 9.9")])
+def test_other_threads_another_instruction_set_and_another_pytorch_are_told_as_different_bits(
+        alone: None, tmp_path: Path, capsys: pytest.CaptureFixture, what: str, patched: Any, words: str) -> None:
+    trained(0, f"--checkpoints={tmp_path}", 3)
+    assert "different bits" not in capsys.readouterr().out
+    with mock.patch(what, patched if what.endswith("__") else lambda: patched):
+        assert trained(0, f"--checkpoints={tmp_path}").ended is True
+    assert re.search(f"^1 rank: goes on from .*, 3 of 20 updates; different bits from an uninterrupted run: {words}$", capsys.readouterr().out, re.M)
+
+
+def test_an_epoch_more_goes_on_and_what_is_done_is_not_done_again(alone: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    whole, printed = trained(0, f"--checkpoints={tmp_path}/whole"), []
+    printed.append(capsys.readouterr().out.splitlines()[-1])
+    for epochs, updates in ((1, 10), (2, 10), (2, 0), (1, 0)):
+        seen = trained(0, f"--checkpoints={tmp_path}/parts --epochs={epochs}")
+        assert seen.ended is True and len(seen.losses) == updates
+        printed.append(capsys.readouterr().out.splitlines()[-1])
+    assert printed[0] == printed[2] == printed[3] == printed[4] != printed[1]
+    _, state = newest_checkpoint(tmp_path / "parts")
+    assert printed[0] == f"parameters: {digest_of(state['net'])}"
+    assert same_bits([whole.params[-1], seen_params(state)])
+    assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
+    assert [line["step"] for line in metrics_of(tmp_path / "whole")[1:]] == [*range(1, 11), 10, *range(11, 21), 20]
+
+
+def seen_params(state: dict) -> list[torch.Tensor]:
+    """The parameters in a checkpoint, in their order."""
+    return [state["net"][name] for name, _ in script.make_net().named_parameters()]
+
+
+def test_each_rank_says_its_process_and_the_first_line_says_where_it_begins(group_of: Callable, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    pids = group_of(2).run(run_and_pid, f"--checkpoints={tmp_path}")
+    printed = capsys.readouterr().out
+    for rank, pid in enumerate(pids):
+        assert f"rank {rank}: process {pid} on cpu\n" in printed
+    assert "2 ranks: begins, 0 of 20 updates\n" in printed and re.search(r"^rank 0: epoch 2: test loss \d\.\d{4}, test accuracy 0\.\d{3}, [\d,]+ images/s$", printed, re.M)
+    assert printed.count("parameters: ") == 1
+
+
+def run_and_pid(rank: int, words: str) -> int:
+    trained(rank, words)
+    return os.getpid()
+
+
+# what is refused
+
+
+def refused(rank: int, words: str, odd: dict[int, str] | None = None, changes: dict[str, Any] | None = None) -> Any:
+    seen = trained(rank, words, None, changes, odd)
+    return seen.ended
+
+
+@pytest.mark.parametrize("options, words", [
+    ("--lr=0.06", "lr was 0.002 and is 0.06"), ("--seed=1", "seed was 0 and is 1"), ("--batch-size=20", "batch_size was 24 and is 20"),
+    ("--accumulate=2", "accumulate was 1 and is 2"), ("--clip=1", "clip was None and is 1.0"), ("--bf16", "bf16 was False and is True")])
+def test_the_checkpoint_of_a_different_run_is_refused_with_what_differs(alone: None, tmp_path: Path, options: str, words: str) -> None:
+    trained(0, f"--checkpoints={tmp_path}", 5)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    told = trained(0, f"--checkpoints={tmp_path} {options}").ended
+    assert re.fullmatch(rf"step-00000005-\w+.pt is of a different run: {words}. Take a different folder for --checkpoints", told)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def other_labels(folder: None) -> Any:
+    (X, y), test = small_data()
+    y[7] += 1
+    return [(X, y), test]
+
+
+def test_so_is_one_of_different_data_or_of_a_different_network(alone: None, tmp_path: Path) -> None:
+    trained(0, f"--checkpoints={tmp_path}", 5)
+    told = trained(0, f"--checkpoints={tmp_path}", None, {"load_data": other_labels}).ended
+    assert re.search(r"is of a different run: data was \w{16} and is \w{16}\.", told)
+    told = trained(0, f"--checkpoints={tmp_path}", None, {"make_net": Plain}).ended
+    assert re.search(r"is of a different run: network was \w{16} and is \w{16}\.", told)
+
+
+def test_a_whole_file_that_no_run_has_written_is_refused(alone: None, tmp_path: Path) -> None:
+    for state in ({"w": torch.zeros(3)}, [1, 2]):
+        save_checkpoint(tmp_path, 3, state)
+        assert re.search("step-00000003-.*is of a different run: batch_size was None and is 24", trained(0, f"--checkpoints={tmp_path}").ended)
+
+
+def test_a_broken_checkpoint_is_named_and_the_one_before_is_used(alone: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    whole = trained(0, f"--checkpoints={tmp_path}/whole")
+    trained(0, f"--checkpoints={tmp_path}/parts", 12)
+    _, newest = checkpoints(tmp_path / "parts")
+    newest.write_bytes(newest.read_bytes()[:-100])
+    seen = trained(0, f"--checkpoints={tmp_path}/parts")
+    assert same_bits([seen.params[-1], whole.params[-1]]) and len(seen.params) == 10
+    printed = capsys.readouterr().out
+    assert f"{newest.name} is not whole: its digest is unknown" in printed and "goes on from step-00000010-" in printed
+    assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("odd, words", [("--lr=0.1", "lr is 0.1, but 0.002 on rank 0"), ("--save-every=3", "save_every is 3, but 5 on rank 0"),
+                                        ("--epochs=3 --bf16", "bf16 is True, but False on rank 0, epochs is 3, but 2 on rank 0")])
+def test_a_rank_that_was_started_differently_is_told_to_all(group_of: Callable, tmp_path: Path, odd: str, words: str) -> None:
+    every = group_of(2).run(refused, f"--checkpoints={tmp_path}/c", {1: odd})
+    assert every == [f"rank 1: {words}"] * 2 and not (tmp_path / "c").exists()
+
+
+def no_data_on_rank_1(folder: None) -> Any:
+    if dist.get_rank() == 1:
+        raise RuntimeError("Dataset not found.\n You can  download it")
+    return small_data()
+
+
+def test_data_that_one_rank_lacks_are_told_to_all(group_of: Callable, tmp_path: Path) -> None:
+    every = group_of(2).run(refused, f"--checkpoints={tmp_path}/c", None, {"load_data": no_data_on_rank_1})
+    assert every == ["rank 1: Dataset not found. You can download it"] * 2 and not (tmp_path / "c").exists()
+
+
+def test_a_minibatch_that_leaves_a_rank_or_a_backward_pass_without_an_example_is_refused(group_of: Callable, tmp_path: Path) -> None:
+    for words, least in (("--batch-size=1", 2), ("--batch-size=5 --accumulate=3", 6), ("--batch-size=246", 2)):
+        every = group_of(2).run(refused, f"--checkpoints={tmp_path} {words}")
+        got = re.search(r"size=(\d+)", words)[1]
+        assert every == [f"rank 0: --batch-size must be from {least}, an example for each rank and backward pass, to 245, got {got}"] * 2
+    assert group_of(2).run(refused, f"--checkpoints={tmp_path} --batch-size=6 --accumulate=3 --epochs=1") == [True] * 2
+
+
+def test_a_path_that_cannot_be_used_is_told_to_all_before_anything_is_trained_or_lost(group_of: Callable, tmp_path: Path) -> None:
+    (file := tmp_path / "file").write_text("mine\n")
+    for path in [file, file / "below", *["/proc/c"] * os.path.isdir("/proc")]:
+        every = group_of(2).run(refused, f"--checkpoints={path}")
+        assert every[0] == every[1] and re.fullmatch(f"the folder of checkpoints cannot be used: .*{path}.*", every[0]), every
+    assert file.read_text() == "mine\n" and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_that_a_run_writes_into_is_refused_to_another_and_free_as_soon_as_it_ends(group_of: Callable, tmp_path: Path) -> None:
+    with FileLock(tmp_path / "lock"):
+        assert group_of(2).run(refused, f"--checkpoints={tmp_path}") == [f"another run writes into {tmp_path}"] * 2
+    assert list(tmp_path.iterdir()) == [tmp_path / "lock"]
+    assert group_of(2).run(is_locked_while_it_trains, f"--checkpoints={tmp_path}") == [True] * 2
+    assert group_of(2).run(refused, f"--checkpoints={tmp_path}") == [True] * 2
+
+
+def is_locked_while_it_trains(rank: int, words: str) -> bool:
+    folder, seen, write = Path(words.partition("=")[2]), [], script.write
+
+    def look(*args: Any, **line: Any) -> None:
+        lock = FileLock(folder / "lock", timeout=0)
+        try:
+            lock.acquire()
+            lock.release()
+            seen.append(False)
+        except TimeoutError:
+            seen.append(True)
+        write(*args, **line)
+
+    ended = trained(rank, words, None, {"write": look}).ended
+    return ended is True and len(seen) == 22 and all(seen)
+
+
+def full_disk(*args: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def test_a_full_disk_is_told_to_all_in_words_and_the_checkpoint_before_stays(group_of: Callable, tmp_path: Path) -> None:
+    group_of(2).run(trained, f"--checkpoints={tmp_path}", 5)
+    before = [path.name for path in checkpoints(tmp_path)]
+    every = group_of(2).run(refused, f"--checkpoints={tmp_path}", None, {"save_checkpoint": full_disk})
+    assert every == ["the folder of checkpoints cannot be used: [Errno 28] No space left on device"] * 2
+    assert [path.name for path in checkpoints(tmp_path)] == before
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")
+def test_so_is_one_that_is_full_for_the_metrics() -> None:
+    with open("/dev/full", "a", 1) as metrics, pytest.raises(script.Refused, match="the metrics cannot be written: .*No space"):
+        try:
+            script.write(metrics, step=1)
+        finally:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), metrics.fileno())  # or closing it fails, too
+
+
+def test_metrics_of_a_different_run_or_of_something_else_are_refused_and_stay(alone: None, tmp_path: Path) -> None:
+    trained(0, f"--checkpoints={tmp_path}")
+    for path in checkpoints(tmp_path):
+        path.unlink()
+    of_run = (file := tmp_path / "metrics.jsonl").read_text()
+    assert trained(0, f"--checkpoints={tmp_path} --seed=1").ended == f"{file} is of a different run, or of something else"
+    assert file.read_text() == of_run
+    file.write_text("mine\n")
+    assert trained(0, f"--checkpoints={tmp_path}").ended == f"{file} is of a different run, or of something else"
+    assert file.read_text() == "mine\n" and not (tmp_path / "metrics.unfinished").exists()
+
+
+def test_metrics_of_lost_updates_and_what_was_cut_off_are_taken_out(alone: None, tmp_path: Path) -> None:
+    trained(0, f"--checkpoints={tmp_path}/whole")
+    for torn in ("", '{"step"', '{"step": 11', '{"step": 12, "loss": 1.2'):
+        shutil.copytree(tmp_path / "whole", folder := tmp_path / f"torn {len(torn)}")
+        checkpoints(folder)[-1].unlink()  # step 20; that of 15 stays
+        with open(folder / "metrics.jsonl", "a") as metrics:
+            metrics.write(torn)
+        script.open_folder(folder, FileLock(folder / "lock"), newest_checkpoint(folder)[1]["plan"])
+        assert metrics_of(folder) == [line for line in metrics_of(tmp_path / "whole") if line.get("step", 0) <= 15]
+
+
+def test_a_line_of_metrics_is_written_at_once(alone: None, tmp_path: Path) -> None:
+    seen, update = [], script.update
+
+    def look(*args: Any) -> Any:
+        seen.append(len(metrics_of(tmp_path)))
+        return update(*args)
+
+    trained(0, f"--checkpoints={tmp_path} --epochs=1", None, {"update": look})
+    assert seen == list(range(1, 11))
+
+
+def nan_in_one_pixel(folder: None) -> Any:
+    (X, y), test = small_data()
+    X = X.float()
+    X[script_order()[24 * 6], 0, 3, 4] = float("nan")  # of the seventh minibatch, rank 0's shard
+    return [(X, y), test]
+
+
+def script_order() -> list[int]:
+    return torch.randperm(245, generator=torch.Generator().manual_seed(0)).tolist()
+
+
+def test_nan_on_one_rank_is_refused_by_all_before_the_update_and_before_it_is_saved(group_of: Callable, tmp_path: Path) -> None:
+    every = group_of(2).run(trained, f"--checkpoints={tmp_path}", None, {"load_data": nan_in_one_pixel})
+    for seen in every:
+        assert seen.ended.startswith("update 7 is not made, because its loss is nan and the norm of its gradient ")
+        assert len(seen.params) == 6
+    assert newest_checkpoint(tmp_path)[1]["step"] == 5 and len(metrics_of(tmp_path)) == 7
+
+
+class Overflows(Plain):
+    """The loss is right, and its gradient is not."""
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        scores = super().forward(X)
+        if scores.requires_grad:
+            scores.register_hook(lambda g: g * float("inf"))
+        return scores
+
+
+def test_so_is_a_gradient_that_is_not_finite(alone: None, tmp_path: Path) -> None:
+    for clip in ("", "--clip=1"):
+        told = trained(0, f"--checkpoints={tmp_path} {clip}", None, {"make_net": Overflows}).ended
+        assert re.match(r"update 1 is not made, because its loss is 2\.\d+ and the norm of its gradient (nan|inf): try a smaller --lr or --clip", told)
+        (tmp_path / "metrics.jsonl").unlink()
+    assert checkpoints(tmp_path) == []
+
+
+# its command line
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
+    """How `python train_ddp.py` with these words ends, in this process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(script, "load_data", small_data)
+
+    def command(words: str) -> Any:
+        monkeypatch.setattr(sys, "argv", ["train_ddp.py", *words.split()])
+        with pytest.raises(SystemExit) as ended:
+            script.main.__wrapped__()
+        return ended.value.code
+
+    yield command
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("options, words", [
+    ("--epochs=0", "--epochs must be above 0, got 0"), ("--batch-size=-1", "--batch-size must be above 0, got -1"),
+    ("--save-every=0", "--save-every must be above 0, got 0"), ("--accumulate=0", "--accumulate must be above 0"), ("--lr=nan", "--lr must be above 0, got nan"),
+    ("--lr=inf", "--lr must be above 0, got inf"), ("--clip=0", "--clip must be above 0, got 0.0"), ("--seed=-1", "--seed must be from 0 to 1000000, got -1"),
+    ("--lr=much", "argument --lr: invalid float value: 'much'; --help lists all options"), ("--speed=9", "unrecognized arguments: --speed=9"),
+    ("--batch-size=999", "rank 0: --batch-size must be from 1, an example for each rank and backward pass, to 245, got 999")])
+def test_what_cannot_be_trained_is_refused_in_words(command: Callable, tmp_path: Path, options: str, words: str) -> None:
+    assert words in command(f"--checkpoints={tmp_path} {options}")
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_restarts_in_one_store_are_refused_with_gpus_too(command: Callable, monkeypatch: pytest.MonkeyPatch, gpus: int) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(script, "RESTARTS", 3)
+    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
+    assert "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun" in command("")
+
+
+def test_ranks_without_a_gpu_of_their_own_are_refused(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    with pytest.raises(SystemExit, match="2 ranks and 1 GPUs"):
-        module.main()
+    assert command("") == "2 ranks and 1 GPUs on this machine: set CUDA_VISIBLE_DEVICES= to train on CPUs"
 
 
-def test_ranks_wait_five_minutes_for_each_other_and_use_gloo_where_there_are_no_gpus(module, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(InterruptedError):
-        module.main()
-    backend, _, timeout, ranks, rank, _ = module.kept["init_process_group"][0][0]
-    assert (backend, timeout, ranks, rank) == ("gloo", timedelta(minutes=5), 1, 0)
-    assert "set_device" not in module.kept
-
-
-def test_a_rank_takes_its_own_gpu_before_anything_is_there_and_nothing_is_loaded_to_another(module, monkeypatch, tmp_path):
-    net, moved = module.make_net(), []
-    optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
-    torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 1}, tmp_path / "checkpoint.pt")
-    monkeypatch.setattr(net, "to", lambda device: moved.append((str(device), len(module.kept["set_device"]))) or net)
-    monkeypatch.setattr(module, "make_net", lambda: net)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for name, value in (("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
+@pytest.mark.parametrize("gpus, backend, device", [(0, "gloo", "cpu"), (2, "cpu:gloo,cuda:nccl", "cuda")])
+def test_ranks_wait_two_minutes_by_gloo_and_by_nccl_and_each_takes_its_gpu_first(monkeypatch: pytest.MonkeyPatch, gpus: int, backend: str, device: str) -> None:
+    done: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: done.append(number))
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
+    monkeypatch.setattr(dist, "init_process_group", lambda *args, **named: done.append((args, named)))
+    for name, value in (("RANK", "1"), ("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")):
         monkeypatch.setenv(name, value)
-    with pytest.raises(InterruptedError):
-        module.main()
-    assert module.kept["set_device"] == [((1,), {})] and moved == [("cuda", 1)]
-    assert [named for _, named in module.kept["load"]] == [{"map_location": "cpu", "weights_only": True, "mmap": True}]
-    assert [named["pin_memory"] for _, named in module.kept["DataLoader"]] == [True, True]
-    assert module.kept["init_process_group"][0][0][0] == "nccl"
+    assert script.join() == torch.device(device)
+    assert done == [1] * (gpus > 0) + [((backend, None, timedelta(minutes=2), -1, -1, None), {})]
+    assert torch.backends.cudnn.deterministic == (gpus > 0)
 
 
-@pytest.mark.parametrize("workers, expected", [("0", (0, False, None)), ("2", (2, True, "forkserver"))])
-def test_workers_stay_for_all_epochs_and_are_not_forked_from_a_rank(module, workers, expected):
-    sys.argv += ["--workers", workers]
-    with pytest.raises(InterruptedError):
-        module.main()
-    for _, named in module.kept["DataLoader"]:
-        assert (named["num_workers"], named["persistent_workers"], named["multiprocessing_context"]) == expected
-        assert named["generator"] is not torch.default_generator
+def test_one_group_with_two_backends_gives_both_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dist.HashStore()
+    dist.init_process_group("cpu:gloo,cuda:gloo", timeout=timedelta(seconds=7), store=store, rank=0, world_size=1)
+    try:
+        group = dist.distributed_c10d._get_default_group()
+        for device in ("cpu", "cuda"):
+            assert group._get_backend(torch.device(device)).options._timeout == timedelta(seconds=7)
+    finally:
+        dist.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
-def trained(start):
-    """For 1, 2 and 3 ranks, what two epochs print and leave; two are started by torchrun."""
-    ended = {1: start.run(1, "1.pt", "--epochs", "2"), 2: end_of(start(2, "2.pt", "--epochs", "2")), 3: start.run(3, "3.pt", "--epochs", "2")}
-    return {ranks: (lines(end), start.saved(f"{ranks}.pt")) for ranks, end in ended.items()}
+def test_the_random_numbers_of_a_gpu_are_saved_and_restored_too(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = script.DDP(Plain())
+    optimizer, of_gpu, restored = torch.optim.AdamW(net.parameters()), torch.arange(16, dtype=torch.uint8), []
+    monkeypatch.setattr(net, "device", torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda: of_gpu)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", restored.append)
+    state = copy.deepcopy(script.state_of(net, optimizer, 3, {}))
+    expected = torch.rand(4)
+    script.restore(net, optimizer, state, script.read_options([]))
+    assert len(restored) == 1 and restored[0].equal(of_gpu) and torch.rand(4).equal(expected)
 
 
-def assert_same_bits(one, other):
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
+def test_it_has_ten_options_at_most_and_its_help_names_each(command: Callable, capsys: pytest.CaptureFixture) -> None:
+    assert command("--help") == 0
+    printed = capsys.readouterr().out
+    assert len(set(re.findall(r"^  (--[\w-]+)", printed, re.M))) == len(vars(script.read_options([]))) <= 10
+    assert max(map(len, printed.splitlines())) <= 80
 
 
-@pytest.mark.slow
-def test_one_two_and_three_ranks_train_the_same_and_count_each_example_once(trained):
-    for printed, saved in trained.values():
-        assert len(printed) == 2 and all(f"of {EXAMPLES['t10k']} right" in line for line in printed)
-        assert int(printed[-1].split()[4]) > 30  # chance is 10
-        assert [losses(line) for line in printed] == pytest.approx([losses(line) for line in trained[1][0]], rel=1e-3)
-        torch.testing.assert_close(saved["net"], trained[1][1]["net"], rtol=1e-3, atol=1e-5)  # after 20 steps in float32
+def test_it_needs_torch_d2lpar_and_filelock_and_torchvision_only_for_other_data(root: Path) -> None:
+    text = (root / "d2lpar" / "train_ddp.py").read_text("utf8")
+    tree = ast.parse(text)
+
+    def imported(nodes: Any) -> set[str]:
+        return {name.split(".")[0] for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)
+                for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])}
+
+    assert imported(tree.body) - sys.stdlib_module_names == {"torch", "d2lpar", "filelock"}
+    assert imported(ast.walk(tree)) - imported(tree.body) == {"torchvision"}
+    assert max(map(len, text.splitlines())) <= 88 and len(text.splitlines()) <= 400
+    agent, = [i for i, node in enumerate(tree.body) if ast.unparse(node) == "AGENT = os.getppid()"]
+    assert [ast.unparse(node) for node in tree.body[1:agent]] == ["import os"]  # before what is slow to import
 
 
-def losses(line):
-    return float(re.search("loss ([^,]*),", line)[1])
+def test_torchrun_takes_the_commands_that_it_shows_and_it_says_with_which_pytorch() -> None:
+    text = re.sub("^srun --cpus-per-task=\\S+ ", "", (script.__doc__ or "").replace("\\\n", ""), flags=re.M)
+    assert re.search(r"^Run with PyTorch \d+\.\d+", text, re.M)
+    shown = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith(("python ", "torchrun "))]
+    assert [words[0] for words in shown] == ["python", "torchrun", "torchrun", "torchrun"] and all(words[-1] == "train_ddp.py" for words in shown)
+    one, two, slurms = (torchrun_options(words[1:]) for words in shown[1:])
+    assert (one.nproc_per_node, one.max_restarts, one.standalone) == ("2", 3, True)
+    assert (two.nnodes, two.nproc_per_node, two.rdzv_backend, two.rdzv_endpoint) == ("2", "2", "c10d", "HOST:29500")
+    assert (slurms.nnodes, slurms.nproc_per_node, slurms.rdzv_id, slurms.rdzv_endpoint) == ("2", "4", "$SLURM_JOB_ID", "$(hostname):29500")
 
 
-@pytest.mark.slow
-def test_alone_without_torchrun_it_is_rank_0_of_1(start, trained):
-    ended = start.run(0, "alone.pt", "--epochs", "2")
-    assert lines(ended) == trained[1][0]
-    assert_same_bits(start.saved("alone.pt"), trained[1][1])
+def test_fashion_mnist_as_torchvision_has_it_is_read(tmp_path: Path) -> None:
+    import struct
+
+    (raw := tmp_path / "FashionMNIST" / "raw").mkdir(parents=True)
+    for name, n in (("train", 12), ("t10k", 5)):
+        for kind, x in (("images-idx3", torch.arange(n * 784).view(n, 28, 28) % 251), ("labels-idx1", torch.arange(n) % 10)):
+            sizes = struct.pack(f">HBB{x.dim()}I", 0, 8, x.dim(), *x.shape)
+            (raw / f"{name}-{kind}-ubyte").write_bytes(sizes + x.to(torch.uint8).numpy().tobytes())
+    (X, y), (test_X, test_y) = script.load_data(str(tmp_path))
+    assert (X.shape, X.dtype, y.tolist()) == ((12, 1, 28, 28), torch.uint8, [*range(10), 0, 1]) and (len(test_X), len(test_y)) == (5, 5)
+    with pytest.raises(RuntimeError, match="Dataset not found"):
+        script.load_data(str(tmp_path / "nowhere"))
 
 
-@pytest.mark.slow
-def test_a_resumed_training_ends_as_an_undisturbed_one(start, trained):
-    parts = lines(start.run(2, "parts.pt", "--epochs", "1")) + lines(start.run(2, "parts.pt", "--epochs", "2"))
-    whole, undisturbed = trained[2]
-    assert parts == whole
-    assert_same_bits(start.saved("parts.pt"), undisturbed)
-    assert lines(start.run(2, "parts.pt", "--epochs", "2"), begin="PyTorch") == [
-        f"PyTorch {torch.__version__}, gloo on cpu, ranks 2, batch 24, lr 0.05, seed 0, bf16 False, "
-        f"{EXAMPLES['train']} + {EXAMPLES['t10k']} examples; {start.folder / 'parts.pt'} has 2 of 2 epochs"]
-    assert len(lines(start.run(3, "parts.pt", "--epochs", "3"))) == 1  # also on another number of ranks
+def test_by_default_it_trains_on_the_images_of_the_package_and_prints_nothing_about_them(capsys: pytest.CaptureFixture) -> None:
+    (X, y), (test_X, test_y) = script.load_data(None)
+    assert (X.shape, len(y), test_X.shape, len(test_y)) == ((3584, 1, 28, 28), 3584, (2048, 1, 28, 28), 2048)
+    assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow
-def test_with_dropout_batchnorm_and_workers_too_and_what_is_saved_is_what_was_evaluated(start, other_script, data):
-    whole = lines(start.run(2, "folder/whole.pt", "--epochs", "2", "--workers", "1", script=other_script))
-    for epochs in "12":
-        last = lines(start.run(2, "folder/parts.pt", "--epochs", epochs, script=other_script))
-    assert last == whole[1:]
-    saved = start.saved("folder/whole.pt")
-    assert_same_bits(start.saved("folder/parts.pt"), saved)
-    net, files = load_module(other_script).make_net().eval(), FashionMNIST(data, False)
-    net.load_state_dict(saved["net"])
-    right = (net(files.data[:, None] / 255).argmax(1) == files.targets).sum()
-    assert f", {right} of {EXAMPLES['t10k']} right, {right / EXAMPLES['t10k']:.3f}" in last[0]
+def test_the_second_ctrl_c_is_obeyed_at_once(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    came = []
+    monkeypatch.setattr(script, "fit", lambda *args: [came.append(signal.raise_signal(signal.SIGINT)) for _ in range(3)])
+    with pytest.raises(KeyboardInterrupt):
+        command("")
+    assert came == [None]
 
 
-@pytest.mark.slow
-def test_resumed_rates_are_those_of_the_command_for_all_groups_and_the_rest_is_the_files(start, changed):
-    def groups(momentum):
-        return changed({"(net.parameters(), args.lr, momentum=0.9)": f"""([
-            {{"params": [p], "lr": args.lr / (i + 1)}} for i, p in enumerate(net.parameters())], momentum={momentum})"""})
+@pytest.mark.parametrize("restarts, status", [(0, 75), (3, 0)])
+def test_who_is_stopped_ends_so_that_torchrun_does_not_start_it_again(command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                                                      restarts: int, status: int) -> None:
+    monkeypatch.setattr(script, "RESTARTS", restarts)
+    update = script.update
 
-    start.run(1, "groups.pt", "--epochs", "1", script=groups(0.9))
-    lines(start.run(1, "groups.pt", "--epochs", "2", "--lr", "0.01", script=groups(0.5)))
-    found = start.saved("groups.pt")["optimizer"]["param_groups"]
-    assert [group["lr"] for group in found] == [0.01 / (i + 1) for i in range(8)]
-    assert {group["momentum"] for group in found} == {0.9}
+    def signalled(*args: Any) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return update(*args)
 
-
-@pytest.mark.slow
-def test_seeds_in_a_row_share_no_dropout_and_no_order_of_the_examples(start, changed):
-    script = changed({"        net.train()\n": """        net.train()
-        print(f"drawn;{torch.initial_seed()};{list(sampler)}\\n", end="", flush=True)
-"""})
-    drawn = [lines(start.run(2, f"seed {seed}.pt", "--epochs", "3", "--seed", seed, script=script), begin="drawn;") for seed in "012"]
-    assert [len(of_seed) for of_seed in drawn] == [6, 6, 6], drawn
-    seeds = sorted(int(line.split(";")[1]) for of_seed in drawn for line in of_seed)
-    assert len(set(seeds)) == 18 and seeds[6] - seeds[5] > 100_000 and seeds[12] - seeds[11] > 100_000
-    orders = {line.split(";")[2] for of_seed in drawn for line in of_seed}
-    assert len(orders) == 18
+    monkeypatch.setattr(script, "update", signalled)
+    assert command(f"{SMALL} --checkpoints={tmp_path}") == status
+    assert (tmp_path / "stopped").read_text() == "stopped: 1 of 20 updates are made and saved; the same command goes on\n"
+    assert newest_checkpoint(tmp_path)[1]["step"] == 1
 
 
-@pytest.mark.slow
-def test_the_loss_is_the_mean_over_all_ranks_and_the_epoch(start, script, data):
-    line, = lines(start.run(3, "still.pt", "--epochs", "1", "--lr", "0"))  # so it is that of one network
-    net, files = load_module(script).make_net(), FashionMNIST(data, True)
-    net.load_state_dict(start.saved("still.pt")["net"])
-    with torch.no_grad():
-        expected = torch.nn.functional.cross_entropy(net(files.data[:, None] / 255), files.targets)
-    assert losses(line) == pytest.approx(expected.item(), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_a_training_that_has_broken_down_shows_it(start):
-    assert "loss nan" in lines(start.run(1, "nan.pt", "--epochs", "1", "--lr", "1e30"))[0]
+def test_ranks_whose_agent_is_gone_stop(command: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(script, "AGENT", 1)
+    assert os.getppid() != 1 or pytest.skip("this process has no parent")
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "run")
+    assert command(f"{SMALL} --checkpoints={tmp_path}") == 75 and newest_checkpoint(tmp_path)[1]["step"] == 1
 
 
 @pytest.mark.slow
-def test_the_speed_is_that_of_all_ranks_without_the_evaluation_and_compared_with_one_alone(start, changed):
-    clock = "import itertools; CLOCK = itertools.count()"  # a second goes by from one look to the next
-    script = changed({"start = torch.zeros((), device=device), time.perf_counter()": "start = torch.zeros((), device=device), next(CLOCK)",
-                      "(time.perf_counter() - start)": "(next(CLOCK) - start)", "    net.eval()\n": "    net.eval(); next(CLOCK)\n"}, clock)
-    code, printed = start.run(3, "speed.pt", "--epochs", "2", "--alone", "100", script=script)
-    assert code == 0 and printed.count(", 240 images/s, efficiency 80%\n") == 2, printed
-
-
-@pytest.mark.slow
-def test_bfloat16_is_for_computing_and_the_weights_are_float32(start, trained):
-    lines(start.run(1, "bf16.pt", "--epochs", "2", "--bf16"))
-    for name, weight in start.saved("bf16.pt")["net"].items():
-        exact = trained[1][1]["net"][name]
-        assert weight.dtype == torch.float32 and not weight.equal(weight.bfloat16().float())
-        assert 1e-4 < (weight - exact).norm() / exact.norm() < 0.3
-
-
-@pytest.mark.slow
-def test_a_checkpoint_that_was_not_written_to_the_end_leaves_the_one_before(start, changed):
-    script = changed({"            torch.save(": "            write_half("}, """
-def write_half(state, path):
-    open(path, "wb").write(b"half")
-    raise OSError("no space left")
-""")
-    lines(start.run(1, "half.pt", "--epochs", "1"))
-    failed, printed = start.run(1, "half.pt", "--epochs", "2", script=script)
-    assert failed == 1 and "no space left" in printed
-    assert start.saved("half.pt")["epoch"] == 1
-
-
-RANKS = 'import os\nRANK = os.environ["RANK"]\n'
-PARSED = "    args = parser.parse_args()\n"
-MISTAKES = [  # options, what is changed in the script, what each rank says
-    *((["--batch-size", n], {}, [f"no equal shards: ranks 2, batch {n}, 240 examples"]) for n in ("25", "242", "0")),
-    (["--data", "nowhere"], {}, ["no Fashion-MNIST in nowhere (--download?)"]),
-    *(([], {PARSED: f"{PARSED}    args.data = 'nowhere' if RANK == '{rank}' else args.data\n"}, ["no Fashion-MNIST in nowhere (--download?)"]) for rank in "01"),
-    ([], {PARSED: f"{PARSED}    args.epochs += int(RANK)\n"}, ["of 5 epochs", "of 6 epochs"]),
-    ([], {"    n, batch": "    train_set.tensors = [x[:200 + int(RANK)] for x in train_set.tensors]\n    n, batch"}, ["200 + 101 ", "201 + 101 "]),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options, changes, words", MISTAKES, ids=str)
-def test_a_mistake_also_of_one_rank_alone_is_told_in_words_by_all_before_anything_trains(start, changed, options, changes, words):
-    assert_ends_in_words(start.run(2, "mistake.pt", *options, script=changed(changes, RANKS)), 2, *words)
-    assert not (start.folder / "mistake.pt").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("old, new, words", [
-    ("nn.Linear(100, 10)", "nn.Linear(100, 20)", "size mismatch for 9.weight"),
-    ("nn.Linear(100, 10)", "nn.Linear(100, 50), nn.Linear(50, 10)", 'Missing key(s) in state_dict: "10.weight"'),
-    ("optimizer = torch.optim.SGD(net.parameters()", "optimizer = torch.optim.SGD([{'params': [p]} for p in net.parameters()]",
-     "different number of parameter groups"),
-])
-def test_a_checkpoint_of_another_network_is_told_in_one_line_by_all_ranks(start, changed, trained, old, new, words):
-    ended = start.run(2, "2.pt", script=changed({old: new}))
-    assert_ends_in_words(ended, 2, words, f"{start.folder / '2.pt'} is of a different network (delete or rename it): ")
-    # without a network PyTorch adds warnings of its own
-    assert len([line for line in ended[1].splitlines() if not line.startswith("[W")]) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("has_agent", [True, False])
-def test_a_folder_that_not_all_machines_see_ends_all_ranks_in_words(start, changed, has_agent):
-    script = changed({}, RANKS + 'os.makedirs(RANK, exist_ok=True)\nos.chdir(RANK)\n')
-    lines(start.run(1, f"own{has_agent}.pt", "--epochs", "1"))
-    (start.folder / "0").mkdir(exist_ok=True)
-    (start.folder / f"own{has_agent}.pt").rename(start.folder / "0" / "own.pt")
-    ended = start.run(2, "", "--checkpoint", "own.pt", script=script, has_agent=has_agent)
-    assert_ends_in_words(ended, 2, "own.pt has 1 of 5 epochs", "own.pt has 0 of 5 epochs", "rank 0: ", "rank 1: ")
-
-
-@pytest.mark.slow
-def test_a_rank_that_alone_breaks_shows_where_and_ends_all(start, changed):
-    script = changed({"make_net().to(device)": 'make_net().to(f"device {RANK}" if RANK == "1" else device)'}, RANKS)
-    failed, printed = start.run(2, "breaks.pt", script=script)
-    assert failed == 2 and printed.count("Traceback") == 1 and "in train\n" in printed, printed
-    assert printed.count("device 1") >= 2 and "\nrank 1: " in f"\n{printed}", printed
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT], ids=lambda how: how.name)
+def test_alone_it_trains_and_stops_at_a_signal_with_a_status_of_its_own(root: Path, tmp_path: Path, ctrl_c_is_obeyed: None, how: int) -> None:
+    shutil.copy(root / "d2lpar" / "train_ddp.py", tmp_path)
+    with subprocess.Popen([sys.executable, "train_ddp.py", "--batch-size=32"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+                          env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}) as running:
+        for line in running.stdout:
+            if "begins" in line:
+                running.send_signal(how)
+        errors = running.stderr.read()
+    assert (running.returncode, errors) == (script.STOPPED, ""), errors
+    made = int(re.fullmatch(r"stopped: (\d+) of 4480 updates are made and saved; the same command goes on\n", line)[1])
+    assert newest_checkpoint(tmp_path / "checkpoints")[1]["step"] == metrics_of(tmp_path / "checkpoints")[-1]["step"] == made >= 1
+    assert (tmp_path / "checkpoints" / "stopped").read_text() == line
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.distributed.is_nccl_available(), reason="needs NCCL")
+@pytest.mark.skipif(not dist.is_nccl_available(), reason="needs NCCL")
 @pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.gpu(2))])
-def test_ranks_with_a_gpu_each_train_as_one_on_the_cpu(ranks, script, data, tmp_path):
-    def train(ranks, **variables):
-        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1",
-                                f"--nproc-per-node={ranks}", script, "--data", data, "--batch-size", "24", "--epochs", "2",
-                                "--checkpoint", tmp_path / f"{' '.join(variables)}.pt"],
-                               env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=2 * WAIT_S)
-        assert all(f"of {EXAMPLES['t10k']} right" in line for line in lines((ended.returncode, ended.stdout)))
-        return ended.stdout, [losses(line) for line in lines((0, ended.stdout))]
+def test_ranks_with_a_gpu_each_train_as_one_on_the_cpu_and_go_on_with_the_same_bits(ranks: int, root: Path, tmp_path: Path) -> None:
+    text = (root / "d2lpar" / "train_ddp.py").read_text("utf8")
+    for drawn in ("nn.Dropout(0.25), ", "nn.Dropout(0.5), "):
+        text = text.replace(drawn, "")
+    (tmp_path / "train_ddp.py").write_text(text.replace("augment(images[mine] / 255)", "images[mine] / 255"))
 
-    (said, found), (_, expected) = train(ranks, NVIDIA_TF32_OVERRIDE="0"), train(1, CUDA_VISIBLE_DEVICES="")  # all in float32
-    assert f", nccl on cuda, ranks {ranks}, " in said
-    assert len(found) == 2 and found == pytest.approx(expected, rel=1e-3)
+    def train(folder: str, epochs: int = 1, ranks: int = ranks, **variables: str) -> str:
+        ended = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", f"--nproc-per-node={ranks}",
+                                "train_ddp.py", f"--epochs={epochs}", f"--checkpoints={folder}"],
+                               cwd=tmp_path, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        assert ended.returncode == 0, ended.stdout
+        return ended.stdout
+
+    assert "on cuda" in train("gpu", 2) and train("again").count("begins") == 1 and "28 of 56" in train("again", 2)
+    assert train("gpu", 2)[-30:] == train("again", 2)[-30:]
+    train("cpu", 1, 1, CUDA_VISIBLE_DEVICES="")
+    found, expected = ([line["loss"] for line in metrics_of(tmp_path / name)[1:11]] for name in ("gpu", "cpu"))
+    assert found == pytest.approx(expected, rel=0.05)  # BatchNorm sees shards of one minibatch

@@ -49,7 +49,7 @@ PRIVATE = {
     "multiprocessing.process.BaseProcess._target": "diagnosis.watching: is this a worker of concurrent.futures?",
     "atexit._run_exitfuncs": "_rank: a fork must end as a Python does",
     "sys._getframe": "diagnosis: the line of the script",
-    "os._exit": "trainer and diagnosis.watching: end although a group is broken",
+    "os._exit": "train_ddp and diagnosis.watching: end although a group is broken",
 }
 # What nodes of an autograd graph have saved; diagnosis.loss_weights reads it, and tests/test_watch.py tests that.
 SAVED = {"_saved_reduction", "_saved_self", "_saved_self_sym_sizes", "_saved_total_weight"}

@@ -1,6 +1,6 @@
-"""Kill tests: ranks that `torchrun` has started are killed in the middle of a run; what is left in the end?
+"""Kill tests: ranks of `train_ddp.py` that `torchrun` has started are killed in the middle of a run. What is left?
 
-`python -m d2lpar.pages.kill_tests 50` does it fifty times, at random steps, and compares all bits with an
+`python -m d2lpar.pages.kill_tests 50 --ranks 3` does it fifty times, at random steps, and compares all bits with an
 uninterrupted run.
 """
 
@@ -10,6 +10,7 @@ import argparse
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,11 +25,12 @@ import psutil
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
 
+from d2lpar._rank import loopback
 from d2lpar.checkpoints import newest_checkpoint
 from d2lpar.scratch import equal_bits
 
-OPTIONS = ("--optimizer=adam", "--lr=0.002", "--warmup=20", "--flip", "--batch-size=128", "--num-train=2048",
-           "--num-test=256", "--epochs=3", "--save-every=5")  # 48 updates, and a state of every kind
+SCRIPT = Path(__file__).parents[1] / "train_ddp.py"
+OPTIONS = ("--epochs=2", "--save-every=5")  # 56 updates
 
 
 class Kill(NamedTuple):
@@ -39,8 +41,8 @@ class Kill(NamedTuple):
     signal: int = signal.SIGKILL
 
 
-class Drill(NamedTuple):
-    """What came of one."""
+class Ended(NamedTuple):
+    """How a run ended, in which ranks were killed or not."""
 
     status: int  # the agent's
     log: str
@@ -49,21 +51,22 @@ class Drill(NamedTuple):
 
 
 def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
-          torchrun: Sequence[str] = ("--standalone",), program: Sequence[str] = ("-m", "d2lpar")) -> subprocess.Popen:
-    """Start `torchrun ... -m d2lpar train` on this machine, with checkpoints, metrics and its log in `folder`."""
+          torchrun: Sequence[str] = ("--standalone",), script: Path = SCRIPT) -> subprocess.Popen:
+    """Start `torchrun ... train_ddp.py` on this machine, with checkpoints, metrics and its log in `folder`."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    program = shutil.copy(script, folder)  # as a reader runs it, outside the package
+    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "GLOO_SOCKET_IFNAME": loopback()}
     with open(f"{folder}/log", "ab") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *torchrun, f"--nproc-per-node={ranks}",
-             f"--max-restarts={restarts}", *program, "train", "--strategy=ddp", *OPTIONS, f"--checkpoints={folder}",
-             f"--metrics={folder}/metrics", *options], env=os.environ | variables, stdout=log, stderr=log)
+             f"--max-restarts={restarts}", program, *OPTIONS, f"--checkpoints={folder}", *options],
+            env=os.environ | variables, stdout=log, stderr=log)
 
 
 def updates(folder: str | Path) -> int:
-    """How many updates the training in `folder` has made, by its metrics."""
+    """How many updates the run in `folder` has made, by its metrics."""
     with suppress(FileNotFoundError):
-        if steps := re.findall(r'^{"step": (\d+),.*}$', Path(folder, "metrics").read_text(), re.M):
+        if steps := re.findall(r'^{"step": (\d+),.*}$', Path(folder, "metrics.jsonl").read_text(), re.M):
             return int(steps[-1])
     return 0
 
@@ -77,8 +80,8 @@ def rank_of(running: subprocess.Popen, rank: int) -> psutil.Process:
     raise LookupError(f"no rank {rank} is running")
 
 
-def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s: float = 180, **how: Any) -> Drill:
-    """Train in `folder` by an `agent`, and kill as it is told, one after the other.
+def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s: float = 180, **how: Any) -> Ended:
+    """Train in `folder` by an `agent`, and kill its ranks as told, one after the other.
 
     Raises:
         TimeoutError: if it has not ended after `limit_s`, with its log.
@@ -93,19 +96,19 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), lim
                 raise TimeoutError(f"not done after {limit_s} s:\n{log.read_text()}")
             time.sleep(0.005)
 
-    def lives() -> int:
-        return len(re.findall(r" ranks?: (?:begins|goes on)", log.read_text()))  # a life's first line
+    def attempts() -> int:
+        return len(re.findall(r" ranks?: (?:begins|goes on)", log.read_text()))  # an attempt's first line
 
     try:
         for kill in kills:
             wait(lambda: updates(folder) >= kill.step)  # noqa: B023
-            before, killed = lives(), time.monotonic()
+            before, killed = attempts(), time.monotonic()
             with suppress(LookupError, psutil.NoSuchProcess):
                 rank_of(running, kill.rank).send_signal(kill.signal)
-            wait(lambda: lives() > before)  # noqa: B023
+            wait(lambda: attempts() > before)  # noqa: B023
             reached = updates(folder)
             wait(lambda: updates(folder) > reached)  # noqa: B023
-            if lives() > before:
+            if attempts() > before:
                 recovered_s.append(time.monotonic() - killed)
             elif running.returncode == 0:
                 raise RuntimeError(f"ended before it could be killed after step {kill.step}:\n{log.read_text()}")
@@ -113,7 +116,7 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), lim
     finally:
         running.terminate()  # and it ends its ranks
         running.wait()
-    return Drill(running.returncode, log.read_text(), newest_checkpoint(folder)[1], recovered_s)
+    return Ended(running.returncode, log.read_text(), newest_checkpoint(folder)[1], recovered_s)
 
 
 def differing(state: Any, other: Any) -> list[str]:
@@ -137,11 +140,11 @@ def main() -> None:
     args, failed = parser.parse_args(), 0
     draw = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
-        undisturbed = kill_test(f"{folder}/undisturbed", ranks=args.ranks)
+        uninterrupted = kill_test(f"{folder}/uninterrupted", ranks=args.ranks)
         for number in range(args.count):
-            kill = Kill(draw.randrange(1, undisturbed.state["step"] - 2), draw.randrange(args.ranks))
+            kill = Kill(draw.randrange(1, uninterrupted.state["step"] - 2), draw.randrange(args.ranks))
             done = kill_test(f"{folder}/{number}", ranks=args.ranks, kills=[kill])
-            odd = done.status or differing(done.state, undisturbed.state)
+            odd = done.status or differing(done.state, uninterrupted.state)
             failed += bool(odd)
             print(f"{number + 1}: rank {kill.rank} killed after step {kill.step}, on again after "
                   f"{sum(done.recovered_s):.1f} s, {f'DIFFERS in {odd}' if odd else 'the same bits'}", flush=True)
