@@ -8,17 +8,21 @@ threads, and the gradients are summed, in rank order, into `grad` of the module'
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
 from d2lpar.checks import shown
-from d2lpar.devices import rank_here, run_on_devices, try_devices
+from d2lpar.devices import num_ranks_here, rank_here, run_on_devices, try_devices
 
 
 def check_cut(inputs: Any) -> None:
@@ -40,13 +44,32 @@ def check_replicable(module: nn.Module) -> None:
         if "forward" in vars(m) or m._compiled_call_impl:
             raise ValueError(f"{name or 'the module'} has a forward pass of its own, not of its class, or is compiled, "
                              "and cannot be replicated. Compile the DataParallel instead")
+        if isinstance(m, nn.SyncBatchNorm) and (m.training or m.running_mean is None) and (num_ranks_here() or 1) > 1:
+            raise ValueError(f"{name or 'the module'} is PyTorch's SyncBatchNorm, which sees only its own shard in a "
+                             "thread. d2lpar.SyncBatchNorm sees the whole batch")
 
 
-def check_outputs(outputs: Sequence[Any]) -> None:
-    """Raise ValueError where one replica has returned None and another a tensor, which would be left out."""
-    for i, column in enumerate(zip(*map(pytree.tree_leaves, outputs))):
-        if len({x is None for x in column}) > 1:
-            raise ValueError(f"output {i} is None on some ranks only: {[type(x).__name__ for x in column]}")
+def check_outputs(outputs: Sequence[Any], dim: int) -> None:
+    """Raise ValueError unless each output is None on all ranks, or a tensor that can be joined along `dim` on all."""
+    def common(x: Any) -> Any:  # what must be the same on all ranks; False if x cannot be joined
+        if not isinstance(x, Tensor) or (x.dim() and not -x.dim() <= dim < x.dim()):
+            return x is None and "None"
+        return x.dim(), *(size for i, size in enumerate(x.shape) if i != dim % x.dim())
+
+    k = len(outputs)  # alone in the closure: pytree's own is a circle, and would keep the outputs alive
+    try:
+        nesting = pytree.tree_structure(outputs[0], lambda x: k > 1 and isinstance(x, PackedSequence))
+        columns = list(zip(*map(nesting.flatten_up_to, outputs)))
+    except ValueError:  # they are nested in different ways
+        columns = [outputs]
+    for i, column in enumerate(columns):  # torch.cat takes nested tensors too, and skips those of shape (0,)
+        found = {common(x) for x in column if not isinstance(x, Tensor) or not (x.is_nested or x.shape == (0,))}
+        if len(found) > 1 or False in found:
+            kinds = pytree.tree_map(lambda x: tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__, [*outputs],
+                                    is_leaf=lambda x: type(x) not in (list, tuple, dict))
+            raise ValueError(f"output {i} {'is None on some ranks only' if 'None' in found else 'cannot be joined'}, "
+                             f"dim={dim}: {shown(kinds)}, by rank. Return tensors, in the same lists, tuples and "
+                             "dicts on every rank, padded to one size (pad_packed_sequence: total_length=)")
 
 
 def scatter(inputs, devices, dim=0):
@@ -105,7 +128,7 @@ def gather(outputs, device, dim=0):
     Raises:
         ValueError: for a None among tensors.
     """
-    check_outputs(outputs)  # package only
+    check_outputs(outputs, dim)  # package only
     def join(*parts):
         here = [part.to(device) for part in parts if part is not None]
         if not here:
@@ -121,9 +144,9 @@ class DataParallel(nn.Module):
     Args:
         module: any module whose parameters and buffers lie on the first device when it
             is called (one device alone: they are moved there). It stays the owner of
-            the parameters; its gradients accumulate there. What a forward pass puts
-            into a buffer in place is kept from replica 0; all else that it stores on
-            its module is lost with the replica.
+            the parameters; its gradients accumulate there. What a forward pass does to
+            a buffer is kept from replica 0, and to a parameter if all replicas do the
+            same; all else that it stores on its module is lost with the replica.
         device_ids: devices, or their places in `try_devices`; all GPUs by default.
         output_device: where the outputs are gathered; the first device by default.
         dim: the dimension in which inputs are cut and outputs joined.
@@ -135,18 +158,17 @@ class DataParallel(nn.Module):
 
     Raises:
         ValueError: for no devices, a device that is not there, a module that is not on
-            the first one or cannot be replicated, inputs of different lengths, or a
-            gradient that would be lost or count k times: of a trainable tensor that is
+            the first one or cannot be replicated, inputs of different lengths, outputs
+            that cannot be joined, a changed argument or parameter that would be lost, or
+            a gradient that would be lost or count k times: of a trainable tensor that is
             neither a parameter or buffer of the module nor an input, of a tensor that
             the forward pass keeps on the module, of a parameter that it returns.
         Exception: what the module raised in a replica, with a note that names the rank;
-            gradients and buffers are then as they were.
+            gradients, parameters and buffers are then as they were.
     """
 
-    def __init__(
-        self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
-        output_device: torch.device | int | None = None, dim: int = 0
-    ) -> None:
+    def __init__(self, module: nn.Module, device_ids: Sequence[torch.device | int] | None = None,
+                 output_device: torch.device | int | None = None, dim: int = 0) -> None:
         super().__init__()
         self.module, self.dim = module, dim
         self.device_ids = check_device_ids(device_ids)
@@ -158,19 +180,25 @@ class DataParallel(nn.Module):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         check_on(self.device_ids[0], self.module)
-        leaves, nesting = pytree.tree_flatten((inputs, kwargs))
-        wanted = [*trainable(leaves), *trainable_of(self.module)]
-        k = min(len(self.device_ids), check_lengths(leaves, self.dim)) or 1
+        given = {**dict(enumerate(inputs)), **kwargs}
+        leaves, nesting = pytree.tree_flatten(given)
+        state = [*self.module.parameters(), *self.module.buffers()]
+        check_transforms([*leaves, *state])
+        wanted = [*trainable(leaves), *trainable(dict.fromkeys(state))]
+        k = min(len(self.device_ids), check_lengths(given, self.dim, len(self.device_ids))) or 1
         shards = scatter(leaves, self.device_ids[:k], self.dim)
         ranks = range(len(shards))
         modules, places = [self.module for _ in ranks], self.device_ids[:len(shards)]
-        with unchanged_on_error(self.module.buffers()):  # replica 0 has their memory
+        with unchanged_on_error(state):  # replica 0 has their memory
             replicas = run_on_devices(Replica, modules, ranks, places, shards)
             run_on_devices(Replica.forward, replicas, [nesting for _ in ranks])
             with torch.no_grad():
-                results = [r.outputs for r in replicas]
-                gathered = gather(results, self.output_device, self.dim)
-        outputs, nesting = pytree.tree_flatten(gathered)
+                gathered = gather([r.outputs for r in replicas], self.output_device, self.dim)
+            outputs, nesting = pytree.tree_flatten(gathered)
+            check_transforms(outputs)
+            keep_changes(self.module, [r.state for r in replicas])
+        for r in replicas:  # in the order of replica 0, which a dict on another rank may not have
+            r.outputs = nesting.flatten_up_to(r.outputs)
         outputs = InThreads.apply(replicas, outputs, self.dim, *wanted)
         return pytree.tree_unflatten(outputs, nesting)
 
@@ -178,25 +206,26 @@ class DataParallel(nn.Module):
 class Replica:
     """One rank's part of a call: its shard, its outputs, and the gradients it finds."""
 
-    def __init__(
-        self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]
-    ) -> None:
+    def __init__(self, module: nn.Module, rank: int, device: torch.device, shard: Sequence[Any]) -> None:
         self.origin, self.device = module, device
         self.module = replicate(module, device, copy=rank > 0)
+        self.state = [*self.module.parameters(), *self.module.buffers()]
         # detached, as its parameters are: the graph of a replica ends here
-        leaves = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor)
-                  else x for x in shard]
-        self.inputs, self.tensors = trainable(leaves), trainable_of(self.module)
+        leaves = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in shard]
+        self.inputs, self.tensors = trainable(leaves), trainable(dict.fromkeys(self.state))
         # a module may change its input in place; the caller's stays as it is
         self.shard = [x.clone() if isinstance(x, Tensor) else x for x in leaves]
 
     def forward(self, nesting: Any) -> None:
-        """Apply the replica to its shard, a flat list, nested as `nesting` says."""
-        inputs, kwargs = pytree.tree_unflatten(self.shard, nesting)
+        """Apply the replica to its shard, a flat list, nested as `nesting` says: by place or name."""
+        given = pytree.tree_unflatten(self.shard, nesting)
+        inputs = [x for name, x in given.items() if isinstance(name, int)]
+        kwargs = {name: x for name, x in given.items() if isinstance(name, str)}
         own, before = [*self.inputs, *self.tensors], _kept_by(self.module) if torch.is_grad_enabled() else []
         gpu = self.device.index if self.device.type == "cuda" else -1  # -1 is none
         with torch.cuda.device(gpu):
             self.outputs = self.module(*inputs, **kwargs)
+        check_not_filled(given, pytree.tree_unflatten(self.shard, nesting), self.outputs)
         if torch.is_grad_enabled():
             check_leaves(self.outputs, [*self.shard, *own], self.origin)
             _check_returned(self.outputs, self.module)
@@ -204,17 +233,13 @@ class Replica:
             for x in own:
                 x.register_hook(_check_expected)
 
-    def backward(
-        self, grads: Sequence[Tensor | None], retain_graph: bool
-    ) -> list[Tensor | None]:
+    def backward(self, grads: Sequence[Tensor | None], retain_graph: bool) -> list[Tensor | None]:
         """The gradients of its inputs and tensors, None for what was not used."""
         outputs = pytree.tree_leaves(self.outputs)
         leaves = [*self.inputs, *self.tensors]
-        pairs = [(x, grad.to(x.device)) for x, grad in zip(outputs, grads)
-                 if grad is not None and x.requires_grad]
+        pairs = [(x, grad.to(x.device)) for x, grad in zip(outputs, grads) if grad is not None and x.requires_grad]
         try:
-            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs],
-                                    retain_graph=retain_graph)
+            torch.autograd.backward([x for x, _ in pairs], [grad for _, grad in pairs], retain_graph=retain_graph)
             return [x.grad for x in leaves]
         finally:
             for x in leaves:
@@ -225,19 +250,13 @@ class InThreads(torch.autograd.Function):
     """All replicas as one node of the caller's graph, whose backward pass is theirs."""
 
     @staticmethod
-    def forward(
-        ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int,
-        *leaves: Tensor
-    ) -> tuple:
+    def forward(ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int, *leaves: Tensor) -> tuple:
         """The outputs that the replicas have computed, now with a way back."""
         ctx.replicas, ctx.dim = replicas, dim
         ctx.places = [x.device for x in leaves]
         ctx.set_materialize_grads(False)
         columns = zip(*[pytree.tree_leaves(r.outputs) for r in replicas])
-        ctx.mark_non_differentiable(*[
-            x for x, parts in zip(outputs, columns)
-            if x is not None and not trainable(parts)
-        ])
+        ctx.mark_non_differentiable(*[x for x, xs in zip(outputs, columns) if x is not None and not trainable(xs)])
         return tuple(outputs)
 
     @staticmethod
@@ -253,8 +272,7 @@ class InThreads(torch.autograd.Function):
         of_inputs = [joined(xs, grads, ctx.dim) for xs, grads in zip(shards, found)]
         of_leaves = [*of_inputs, *map(summed, found[len(shards):])]
         # an input may lie elsewhere than its first shard
-        return None, None, None, *[grad if grad is None else grad.to(place)
-                                   for grad, place in zip(of_leaves, ctx.places)]
+        return None, None, None, *[g if g is None else g.to(place) for g, place in zip(of_leaves, ctx.places)]
 
 
 def trainable(things: Iterable[Any]) -> list[Tensor]:
@@ -262,28 +280,41 @@ def trainable(things: Iterable[Any]) -> list[Tensor]:
     return [x for x in things if isinstance(x, Tensor) and x.requires_grad]
 
 
-def trainable_of(module: nn.Module) -> list[Tensor]:
-    """The parameters and buffers of `module` that want a gradient, each once."""
-    return trainable(dict.fromkeys([*module.parameters(), *module.buffers()]))
-
-
 @contextmanager
 def unchanged_on_error(tensors: Iterable[Tensor]) -> Iterator[None]:
     """If the block fails, `tensors` hold what they held before."""
-    before = [(x, x.clone()) for x in tensors]
+    before = [(x, x.detach().clone()) for x in tensors]
     try:
         yield
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, KeyError) and any(isinstance(key, Tensor) for key in error.args):
+            error.add_note("a replica has parameters of its own: key the table by their names")
         with torch.inference_mode():  # what was made in it changes nowhere else
             for x, old in before:
-                if not torch.equal(x, old):  # an expanded one cannot be copied to
+                if not _alike(x, old):  # an expanded one cannot be copied to
                     x.copy_(old)
         raise
 
 
-def ungather(
-    grad: Tensor | None, parts: Sequence[Tensor], dim: int
-) -> Sequence[Tensor | None]:
+def keep_changes(module: nn.Module, states: Sequence[Sequence[Tensor]]) -> None:
+    """Give `module` the memory of replica 0's tensors; ValueError for a parameter that now differs on the ranks."""
+    named = [*module.named_parameters(), *module.named_buffers()]
+    for (name, x), (first, *others) in zip(named, zip(*states)):
+        if isinstance(x, nn.Parameter) and not all(_alike(y.to(first.device), first) for y in others):
+            raise ValueError(f"the forward pass changes the parameter {name} on each rank in a different way, as "
+                             "max_norm= does, and only one change could be kept. Change it after the call")
+    for (_, x), first in zip(named, states[0]):
+        if x.layout is not torch.strided or not x.is_set_to(first):
+            x.data = first.data
+
+
+def _alike(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, or NaN in the same places; in a sparse one nobody looks."""
+    return x.layout is not torch.strided or (
+        x.shape == y.shape and (torch.equal(x, y) or torch.allclose(x, y, 0, 0, equal_nan=True)))
+
+
+def ungather(grad: Tensor | None, parts: Sequence[Tensor], dim: int) -> Sequence[Tensor | None]:
     """Undo `gather`: the share of `grad` that belongs to each of the parts."""
     if grad is None:
         return [None] * len(parts)
@@ -292,9 +323,7 @@ def ungather(
     return grad.split([x.shape[dim] for x in parts], dim)
 
 
-def joined(
-    shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int
-) -> Tensor | None:
+def joined(shards: Sequence[Tensor], grads: Sequence[Tensor | None], dim: int) -> Tensor | None:
     """The gradient of an input from its shards'; zeros for a replica without one."""
     if all(grad is None for grad in grads):
         return None
@@ -325,6 +354,14 @@ def check_once_differentiable() -> None:
         raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
 
 
+def check_transforms(things: Iterable[Any]) -> None:
+    """Raise RuntimeError for what does not reach the replicas' threads, or if one of `things` has a tangent to lose."""
+    if (torch._C._functorch.peek_interpreter_stack() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack()
+            or any(isinstance(x, Tensor) and unpack_dual(x).tangent is not None for x in things)):
+        raise RuntimeError("torch.func, forward-mode derivatives, torch.jit.trace and modes such as FlopCounterMode do "
+                           "not reach the threads of the replicas. Use them with the module itself")
+
+
 def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
     """Raise ValueError if a leaf of the outputs' graph is not among `own`."""
     known, seen = {id(x) for x in own}, set()
@@ -339,12 +376,10 @@ def check_leaves(outputs: Any, own: Sequence[Any], module: nn.Module) -> None:
             leaf = getattr(node, "variable", None)
             foreign += [leaf] if leaf is not None and id(leaf) not in known else []
     if foreign:
-        raise ValueError(
-            f"the output depends on {_place(foreign[0], module)}, of shape "
-            f"{tuple(foreign[0].shape)}: it is not in the replica, so its gradient "
-            "would be lost. Make it a parameter (nn.Parameter, or nn.ModuleList for a "
-            "list of layers) or an input, and use it through `self`. For gradients "
-            "with respect to an input, call its requires_grad_()")
+        raise ValueError(f"the output depends on {_home(foreign[0], module)}, of shape {tuple(foreign[0].shape)}: it "
+                         "is not in the replica, so its gradient would be lost. Make it a parameter (nn.Parameter, or "
+                         "nn.ModuleList for a list of layers) or an input, and use it through `self`. For gradients "
+                         "with respect to an input, call its requires_grad_()")
 
 
 def _check_returned(outputs: Any, module: nn.Module) -> None:
@@ -381,9 +416,7 @@ def _tensors_in(value: Any) -> list[Tensor]:
     return found
 
 
-def check_nothing_kept(
-    leaves: Sequence[Tensor], before: Sequence[tuple[str, Tensor]], module: nn.Module
-) -> None:
+def check_nothing_kept(leaves: Sequence[Tensor], before: Sequence[tuple[str, Tensor]], module: nn.Module) -> None:
     """Raise ValueError if a forward pass has left gradients in `leaves`, or on `module` what needs one."""
     if any(x.grad is not None for x in leaves):
         raise ValueError("the forward pass called backward(): its gradients would be lost with the replica. "
@@ -406,11 +439,12 @@ def _check_expected(grad: Tensor) -> None:
                            "lost with the replica. Return all that the loss needs")
 
 
-def _place(x: Tensor, module: nn.Module) -> str:
-    """Where a module keeps a tensor that it should not use."""
+def _home(x: Tensor, module: nn.Module) -> str:
+    """Where a module keeps a tensor that it should not use; ValueError if that is one of its parameters."""
     for name, p in module.named_parameters():
         if p is x:
-            return f"the parameter {name} of the module itself"
+            raise ValueError(f"the output depends on the parameter {name} of the module itself, of shape "
+                             f"{tuple(x.shape)}: its gradient would be lost. Was a method stored? Store its name")
     for prefix, m in module.named_modules():
         for name, value in vars(m).items():
             parts = [] if name in _OF_EVERY_MODULE else pytree.tree_leaves(value)
@@ -440,9 +474,35 @@ def check_on(device: torch.device, module: nn.Module) -> None:
                          + f" and {len(elsewhere) - 3} more" * (len(elsewhere) > 3))
 
 
-def check_lengths(leaves: Sequence[Any], dim: int) -> int:
-    """The number of examples along `dim` of the inputs, 1 if there is nothing to cut; ValueError if they differ."""
-    lengths = sorted({x.shape[dim] for x in leaves if isinstance(x, Tensor) and x.dim() > dim})
+def check_lengths(given: Mapping, dim: int, num_devices: int) -> int:
+    """The number of examples along `dim`, 1 if there is nothing to cut; ValueError for what cannot be cut together."""
+    def rows(x: Any) -> bool:
+        if isinstance(x, np.ndarray):
+            return lengths[0] in x.shape[dim:][:1]
+        flat = {list: str | bytes | int | float | np.generic, tuple: str | bytes}.get(type(x))  # (28, 28) is a shape
+        return flat is not None and len(x) == lengths[0] and all(isinstance(entry, flat) for entry in x)
+
+    tensors = [(name, x) for name, arg in given.items() for x in pytree.tree_leaves(arg) if isinstance(x, Tensor)]
+    for name, x in tensors:
+        if x.dim() and not -x.dim() <= dim < x.dim():
+            raise ValueError(f"argument {name!r} has no dimension {dim} to be cut along, but shape {tuple(x.shape)}. "
+                             "Add one with unsqueeze")
+    lengths = sorted({x.shape[dim] for _, x in tensors if x.dim()}) or [1]
     if len(lengths) > 1:
-        raise ValueError(f"the inputs must have one entry per example each, got lengths {lengths}")
-    return lengths[0] if lengths else 1
+        raise ValueError(f"the inputs must have one entry per example each, got lengths {lengths}. If one is a "
+                         "mask or table for all examples, make it a buffer, or expand it")
+    for name, arg in given.items():
+        if min(num_devices, lengths[0]) > 1 and any(map(rows, pytree.tree_leaves(arg, is_leaf=rows))):
+            raise ValueError(f"argument {name!r} is as long as the batch, {lengths[0]}, but would go whole to all: "
+                             f"{shown(arg)}. Give a tensor, or keep on the module what belongs to no example")
+    return lengths[0]
+
+
+def check_not_filled(given: Mapping, before: Mapping, outputs: Any) -> None:
+    """Raise ValueError if an argument holds more than `before`, which is not among the outputs."""
+    returned = set(map(id, pytree.tree_leaves(outputs)))
+    for name in given:
+        now, old = [list(map(id, pytree.tree_leaves(arguments[name]))) for arguments in (given, before)]
+        if now != old and (Counter(now) - Counter(old)).keys() - returned:
+            raise ValueError(f"the forward pass puts something into argument {name!r}, which would be lost: each "
+                             "replica has lists and dicts of its own. Return it")

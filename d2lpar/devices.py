@@ -104,11 +104,11 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
     """Call `fn(columns[0][r], columns[1][r], ..., **same)` for all ranks r at once.
 
     Each device has a thread of its own, kept between calls. It is given the caller's
-    grad mode, inference mode and autocast, which PyTorch keeps per thread, and its
-    share of the cores. A backward pass that begins there is computed there, also on a
-    GPU. Blocks until the last rank has finished, also when it is interrupted: an
-    interrupt is raised when all are done, so that all of them have done the same (but
-    the third one is obeyed at once).
+    grad mode, inference mode, autocast and default device, which PyTorch keeps per
+    thread, and its share of the cores. A backward pass that begins there is computed
+    there, also on a GPU. Blocks until the last rank has finished, also when it is
+    interrupted: an interrupt is raised when all are done, so that all of them have done
+    the same (but the third one is obeyed at once).
 
     Args:
         columns: one or more lists of the same length, the number of devices.
@@ -242,6 +242,8 @@ def _modes_of_this_thread() -> list[Callable]:
         # off, also where the caller has it on: PyTorch's backward thread for a GPU may be the one that waits for these
         partial(torch.autograd.set_multithreading_enabled, False),
     ]
+    if (default := torch.get_default_device()).type != "cpu":
+        modes.append(partial(torch.device, default))
     for kind in ("cpu", "cuda"):
         if torch.is_autocast_enabled(kind):
             modes.append(partial(torch.autocast, kind, torch.get_autocast_dtype(kind),

@@ -21,7 +21,7 @@ def check_images(X: Tensor, y: Tensor) -> None:
     check_labels(X, y)
     if not X.isfinite().all():
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
-    if len(y) and y.min() < 0:  # -100 would be left out; 10 is an error of the loss
+    if len(y) and not y.min() >= 0:  # -100 would be left out, and so would NaN; 10 is an error of the loss
         raise ValueError(f"classes count from 0, got {y.min().item()}")
 
 

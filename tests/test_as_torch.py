@@ -4,17 +4,21 @@ The oracle is PyTorch's own code on CPU "devices" (helpers/torch_on_cpu.py). The
 in notebooks/appendix/ours_and_pytorch.ipynb: whoever changes one changes the other.
 """
 
+import copy
 import itertools
 import sys
 import threading
 from collections import OrderedDict, UserDict, namedtuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.nn.utils import prune
 from torch.utils import _pytree as pytree
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 from d2lpar.data_parallel import DataParallel
 from d2lpar.models import resnet18
@@ -363,6 +367,32 @@ def test_a_buffer_changed_in_place_is_replica_0s():
     assert not same(result["buffers"], list(Doing().buffers()))
 
 
+RESIZED = {
+    "resize_": lambda m: m.seen.resize_(3).fill_(1), "data": lambda m: setattr(m.seen, "data", m.seen + 1),
+    "set_": lambda m: m.seen.set_(torch.ones(3, dtype=torch.float64)), "unsqueeze_": lambda m: m.seen.unsqueeze_(1),
+}
+
+
+@pytest.mark.parametrize("what", RESIZED)
+def test_a_buffer_of_another_size_or_memory_is_replica_0s(what):
+    result = check_as_torch(lambda: Doing(lambda m, h: RESIZED[what](m) is ... or h), rand(7, 6))
+    assert not same(result["buffers"], list(Doing().buffers()))
+
+
+def test_dicts_are_joined_by_key_in_whatever_order_the_keys_come():
+    def fn(m, x):
+        pairs = [("a", x * m.a), ("b", x * m.b)]
+        return dict(pairs if x[0, 0] == rand(6, 6)[0, 0] else pairs[::-1])
+
+    results = []
+    for wrap in (ours, theirs):
+        net = Apply(fn, a=rand(6), b=rand(6, seed=1))
+        out = wrap(net, 3)(rand(6, 6))
+        (out["a"].sum() + 10 * out["b"].sum()).backward()
+        results.append([out["a"].detach(), out["b"].detach(), *gradients(net)])
+    assert_close(*results)
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode):
     modes = []
@@ -704,6 +734,37 @@ def call(*inputs):
     return lambda wrap, net: wrap(net, 3)(*[x() if callable(x) else x for x in inputs])
 
 
+def filled(container):
+    """A call that puts into `container`; whether torch's gets there."""
+    def use(wrap, net):
+        given = copy.deepcopy(container)
+        wrap(net, 3)(X6, given)
+        return given
+
+    return use
+
+
+def puts(m, x, c):
+    c.update(n=len(x)) if isinstance(c, dict) else c.append(len(x))
+    return x * m.w
+
+
+def renormed(m, x):
+    m.w.data = torch.renorm(m.w.data[None] * x.sum(), 2, 0, 0.1)[0]
+    return x * m.w
+
+
+def sync(wrap, net):
+    """How far each shard's mean is from 0."""
+    return max(shard.mean(0).abs().max() for shard in wrap(net, 3)(X6).chunk(3))
+
+
+def counted(wrap, net):
+    with FlopCounterMode(display=False) as counter:
+        wrap(net, 3)(X6)
+    return counter.get_total_flops()
+
+
 X6 = rand(6, 6)
 REFUSED = {  # name: make, what is called, the error and its words, and what torch's does
     "a leaf that the forward pass makes": (of(makes_a_leaf), call(X6), ValueError, r"an input, call its requires_grad_\(\)", trained),
@@ -720,6 +781,14 @@ REFUSED = {  # name: make, what is called, the error and its words, and what tor
                     lambda net, out: out.unique().numel() == 3),  # whose is which, depends on the threads
     "backward in the forward pass": (lambda: Doing(goes_back), call(X6), ValueError, r"called backward\(\)", trained),
     "tensors in a dict of a class": (of(by_name), call(Batch(X=X6)), ValueError, "in a Batch", of_shape(6, 6)),
+    "an empty list that is filled": (of(puts), filled([]), ValueError, "into argument 1", lambda net, given: given == [2, 2, 2]),
+    "an empty dict that is filled": (of(puts), filled({}), ValueError, "into argument 1", lambda net, given: given == {"n": 2}),
+    "a list that is longer afterwards": (of(puts), filled([0]), ValueError, "into argument 1", lambda net, given: given == [0]),
+    "a parameter's data by shard": (of(renormed), call(X6), ValueError, "changes the parameter w", lambda net, out: net.w.norm() > 0.11),
+    "texts as rows": (of(lambda m, x, texts: x * m.w + len(texts)), call(X6, list("abcdef")), ValueError, "as long as the batch", of_shape(6, 6)),
+    "an array as rows": (of(lambda m, x, y: x * m.w + len(y)), call(X6, np.ones(6)), ValueError, "as long as the batch", of_shape(6, 6)),
+    "torch's SyncBatchNorm": (lambda: nn.SyncBatchNorm(6).double(), sync, ValueError, "PyTorch's SyncBatchNorm", lambda net, far: far < 1e-6),
+    "a FLOP counter": (mlp, counted, RuntimeError, "FlopCounterMode", lambda net, flops: 0 <= flops < 6 * 2 * (6 * 8 + 8 * 3)),
     "tensors in a mapping": (of(by_name), call(UserDict(X=X6)), ValueError, "in a UserDict", of_shape(18, 6)),  # whole to all
 }
 
@@ -733,6 +802,13 @@ def test_what_is_refused_changes_nothing_and_what_torch_does(what):
     check_error(error, words, lambda: use(ours, nets[0]))
     assert same(state(nets[0]), before)
     assert answers(nets[1], use(theirs, nets[1]))
+
+
+def test_neither_has_a_forward_mode_derivative():
+    for wrap, error in ((ours, RuntimeError), (theirs, NotImplementedError)):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(X6, X6)
+            check_error(error, "forward.mode", lambda wrap=wrap, dual=dual: wrap(mlp(), 3)(dual))
 
 
 def test_containers_without_a_tensor_go_to_all():

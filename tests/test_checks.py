@@ -24,6 +24,7 @@ from d2lpar.data_parallel import DataParallel, gather, scatter
 from d2lpar.larger_batches import accumulate_gradients, warmup_lr
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.scratch import (
+    allreduce,
     distance,
     evaluate_accuracy,
     get_params,
@@ -114,9 +115,12 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
            ("NaN", lambda: {"X": one_nan(images()["X"])}, "images must be finite"),
            ("infinity", lambda: {"X": one_nan(images()["X"], inf)}, "images must be finite"),
            ("a label left out", lambda: {"y": torch.tensor([1, 2, -100, 3, 4, 5])}, "classes count from 0, got -100"),
+           ("a label of NaN", lambda: {"y": torch.tensor([1.0, 2, nan, 3, 4, 5])}, "classes count from 0, got nan"),
+           ("one-hot labels", lambda: {"y": torch.eye(10)[:6]}, r"one label per example, got shapes .* and \(6, 10\)"),
            ("labels as a column", lambda: {"y": torch.arange(6)[:, None]}, r"one label per example, got shapes .* and \(6, 1\)"))},
     "accuracy of labels as a column": (evaluate_accuracy_gpus, lambda: {"net": nn.Flatten(), "devices": [CPU], "data_iter": [
         (torch.ones(3, 6), torch.zeros(3, 1))]}, "one label per example"),
+    "a sum of gradients that are not there": (allreduce, lambda: {"data": [torch.ones(2), None]}, r"entry 1 is None.*backward\(\)"),
     "more images than labels": (split_batch, lambda: {"X": torch.ones(4, 1), "y": torch.ones(3), "devices": [CPU]}, "got 4 and 3"),
     **{f"a distance {what}": (distance, lambda a=a, b=b: {"ours": a, "theirs": b}, words) for what, a, b, words in (
         ("without a tensor", [torch.ones(2)], [torch.ones(2), torch.ones(3)], "counterpart of its shape"),

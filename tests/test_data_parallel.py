@@ -9,10 +9,17 @@ import gc
 import pickle
 import threading
 import weakref
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from d2lpar.data_parallel import DataParallel, gather, replicate, scatter
 from d2lpar.devices import run_on_devices, try_devices
@@ -356,6 +363,428 @@ def test_a_list_that_holds_itself_is_no_reason_to_hang():
     net.own = [1, {}]
     net.own[1]["again"] = net.own
     assert torch.equal(DataParallel(net, [CPU] * 2)(rand(4, 6)), net(rand(4, 6)))
+
+
+# What a forward pass changes: kept, or refused by name
+
+
+def counted(net, buffer=3):
+    """The module, with a buffer of zeros."""
+    net.register_buffer("seen", torch.zeros(buffer, dtype=torch.float64))
+    return net
+
+
+def after_a_call(net, wrap, *inputs):
+    """All that a call and its backward pass leave behind."""
+    out = wrap(net)(*inputs)
+    weighted(out).backward()
+    return out.detach(), *state(net)
+
+
+ks = pytest.mark.parametrize("k", [1, 2, 3])
+PUT = {
+    "a loss into an empty list": ([], lambda c, h: c.append(h.square().sum())),
+    "a number into a list of numbers": ([0], lambda c, h: c.append(len(h))),
+    "one number for another": ([0], lambda c, h: c.__setitem__(0, c[0] + len(h))),
+    "None": ([], lambda c, h: c.append(None)),
+    "NaN": ([], lambda c, h: c.append(float("nan"))),
+    "a new key": ({}, lambda c, h: c.update(h=h.detach())),
+    "a new value": ({"h": 1.0}, lambda c, h: c.update(h=h.detach())),
+    "what was there already": ({"a": 1.0, "b": 2.0}, lambda c, h: c.update(b=c["a"])),
+    "one for another that is taken out": ([1.0, 2.0], lambda c, h: (c.clear(), c.append(h.detach()))),
+    "to the left of a deque": (deque([1.0]), lambda c, h: c.appendleft(h.detach())),
+    "a new list in a dict": (defaultdict(list), lambda c, h: c["terms"].append(h.sum())),
+    "deep inside": ({"a": [[]]}, lambda c, h: c["a"][0].append(h.sum())),
+}
+
+
+@ks
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("what", PUT)
+def test_what_the_forward_pass_puts_into_an_argument_is_refused_by_its_name(what, mode, k):
+    container, put = PUT[what]
+
+    def fn(m, x, terms):
+        h = x * m.w
+        m.seen.add_(1)
+        put(terms, h)
+        return h
+
+    net, given = counted(Apply(fn, w=rand(6))), copy.deepcopy(container)
+    before = state(net)
+    for args, kwargs, name in [((given,), {}, "1"), ((), {"terms": given}, "'terms'")]:
+        with mode(), pytest.raises(ValueError, match=f"into argument {name}, which would be lost.*Return it") as error:
+            DataParallel(net, [CPU] * k)(rand(6, 6), *args, **kwargs)
+        assert error.value.__notes__ == [f"raised on rank 0 of {k} devices"]
+    assert given == container and same(state(net), before)
+
+
+@ks
+@pytest.mark.parametrize("user", [0, 1, 2])
+def test_what_one_replica_alone_puts_into_an_argument_is_refused(user, k):
+    net = Apply(lambda m, x, terms: terms.extend([x.sum()] * (x == user).any()) or x * m.w, w=rand(1))
+    with pytest.raises(ValueError, match="argument 1") as error:
+        DataParallel(net, [CPU] * k)(torch.arange(3.0, dtype=torch.float64)[:, None], [])
+    assert error.value.__notes__ == [f"raised on rank {user if k == 3 else user // 2 if k == 2 else 0} of {k} devices"]
+
+
+@ks
+def test_what_the_forward_pass_takes_out_of_an_argument_sorts_or_returns_is_no_loss(k):
+    def fn(m, batch, numbers):
+        numbers.sort()
+        batch["out"] = batch.pop("X") * m.w
+        return batch
+
+    net, X, numbers = Apply(fn, w=rand(6)), rand(7, 6).requires_grad_(), [3, 1, 2]
+    batch = {"X": X}
+    out = DataParallel(net, [CPU] * k)(batch, numbers)
+    assert list(out) == ["out"] and batch == {"X": X} and numbers == [3, 1, 2]  # the caller's stay, as with torch
+    weighted(out).backward()
+    assert_close([X.grad, net.w.grad], [rand(7, 6, seed=50) * net.w.detach(), (rand(7, 6, seed=50) * X.detach()).sum(0)])
+
+
+def renormed(m, i):
+    with torch.no_grad():
+        m.weight.data = torch.renorm(m.weight.data, 2, 0, 0.2)
+    return m.weight[i]
+
+
+ALIKE = {  # what all replicas do in the same way
+    "other data": renormed,
+    "clamped": lambda m, i: m.weight.data.clamp_(-0.1, 0.1)[:0].sum() + m.weight[i],
+    "NaN": lambda m, i: m.weight.data[7:].fill_(torch.nan)[:0].sum() + m.weight[i],
+    "a row more": lambda m, i: setattr(m.weight, "data", torch.cat([m.weight.data, m.weight.data[:1]])) or m.weight[i],
+}
+
+
+@ks
+@pytest.mark.parametrize("what", ALIKE)
+def test_a_parameter_that_all_replicas_change_alike_is_kept_as_by_the_plain_module(what, k):
+    found = []
+    for wrap in (lambda net: net, lambda net: DataParallel(net, [CPU] * k)):
+        net, place = Apply(ALIKE[what], weight=rand(8, 3)), []
+        for _ in range(3):
+            net.zero_grad()
+            place.append(after_a_call(net, wrap, torch.arange(6)))
+            with torch.no_grad():
+                net.weight -= 0.1 * net.weight.grad
+        found.append(pytree.tree_map(torch.nan_to_num, place))
+    assert_close(found[1], found[0])
+
+
+UNLIKE = {  # what depends on the shard
+    "max_norm": lambda m, i: nn.functional.embedding(i, m.weight, max_norm=0.3),
+    "other data": lambda m, i: setattr(m.weight, "data", m.weight.data + i.sum()) or m.weight[i],
+    "data in place": lambda m, i: m.weight.data.add_(i.sum())[:0].sum() + m.weight[i],
+    "NaN on the first rank": lambda m, i: m.weight.data.mul_(torch.nan if 0 in i else 1)[:0].sum() + m.weight[i],
+    "on the last rank": lambda m, i: m.weight.data.mul_(2 if 5 in i else 1)[:0].sum() + m.weight[i],
+    "another size": lambda m, i: setattr(m.weight, "data", m.weight.data[:6 + (0 in i)]) or m.weight[i],
+}
+
+
+@ks
+@pytest.mark.parametrize("what", UNLIKE)
+def test_a_parameter_that_the_replicas_change_in_different_ways_is_refused_and_stays_as_it_was(what, k):
+    net, before = counted(Apply(UNLIKE[what], weight=rand(8, 3))), rand(8, 3)
+    net.register_forward_pre_hook(lambda m, args: m.seen.add_(1).sum() > 0 and None)
+    parallel = DataParallel(net, [CPU] * k)
+    if k == 1:
+        plain = Apply(UNLIKE[what], weight=rand(8, 3))
+        assert_close(parallel(torch.arange(6)).nan_to_num(), plain(torch.arange(6)).nan_to_num())
+        assert_close(net.weight.detach().nan_to_num(), plain.weight.detach().nan_to_num())
+        return
+    with pytest.raises(ValueError, match="changes the parameter weight on each rank in a different way"):
+        parallel(torch.arange(6))
+    assert torch.equal(net.weight, before) and not net.seen.any()
+
+
+@ks
+def test_a_norm_that_no_row_exceeds_is_no_change(k):
+    check_equals_plain(known(nn.Embedding(8, 3, max_norm=100.0, dtype=torch.float64)), k, torch.arange(6))
+
+
+SEEN = {
+    "resize_": lambda m, new: m.seen.resize_(5).fill_(1),
+    "data": lambda m, new: setattr(m.seen, "data", 0.9 * m.seen + 0.1 * new),
+    "data of another type": lambda m, new: setattr(m.seen, "data", torch.ones(2, dtype=torch.long)),
+    "set_": lambda m, new: m.seen.set_(new.clone()),
+    "unsqueeze_": lambda m, new: m.seen.unsqueeze_(0).add_(1),
+    "t_": lambda m, new: m.seen.resize_(3, 2).fill_(2).t_(),
+    "NaN": lambda m, new: setattr(m.seen, "data", new * torch.nan),
+    "swapped": lambda m, new: torch.utils.swap_tensors(m.seen, new.clone()),
+    "in place": lambda m, new: m.seen.copy_(new),
+}
+
+
+@ks
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("what", SEEN)
+def test_whatever_the_forward_pass_does_to_a_buffer_is_kept_from_replica_0(what, mode, k):
+    nets = [counted(Apply(lambda m, x: SEEN[what](m, x.detach()[0, :3]) is ... or x * m.w, w=rand(6))) for _ in range(2)]
+    for _ in range(2):  # the first example is replica 0's
+        with mode():
+            nets[0](rand(6, 6))
+            DataParallel(nets[1], [CPU] * k)(rand(6, 6))
+    assert_close(nets[1].seen.nan_to_num(), nets[0].seen.nan_to_num())
+    assert nets[1].seen.stride() == nets[0].seen.stride()
+
+
+@ks
+@pytest.mark.parametrize("what", [*SEEN, "a parameter", "a parameter's data"])
+def test_a_call_that_fails_leaves_parameters_and_buffers_as_they_were(what, k):
+    def fn(m, x):
+        if what in SEEN:
+            SEEN[what](m, x.detach()[0, :3])
+        elif what == "a parameter":
+            m.w.data.mul_(torch.nan)
+        else:
+            m.w.data = m.w.data[:2] * 2
+        raise FloatingPointError
+
+    net = counted(Apply(fn, w=rand(6)))
+    before = state(net)
+    with pytest.raises(FloatingPointError):
+        DataParallel(net, [CPU] * k)(rand(6, 6))
+    assert same(state(net), before)
+
+
+# Outputs that cannot be joined
+
+
+def once(x):
+    """Whether the first example is here."""
+    return x[0, 0] == rand(6, 6)[0, 0]
+
+
+@dataclass
+class Scores:
+    scores: torch.Tensor
+
+
+class Named(OrderedDict):
+    pass
+
+
+REFUSED_OUTPUTS = {  # output, and what the error says of it; those of all k, and those of several ranks
+    "a number": (lambda h, x: {"h": h, "n": 3}, r"output 1 .*'n': 'int'", 1),
+    "NaN": (lambda h, x: {"h": h, "n": float("nan")}, r"output 1 .*'n': 'float'", 1),
+    "a text": (lambda h, x: [h, "ok"], "output 1 .*'str'", 1),
+    "a truth value": (lambda h, x: (h, True), "output 1 .*'bool'", 1),
+    "an array": (lambda h, x: (h, h.detach().numpy()), "output 1 .*'ndarray'", 1),
+    "a dataclass": (lambda h, x: Scores(h), "output 0 .*'Scores'", 1),
+    "a dict of a class": (lambda h, x: Named(h=h), "output 0 .*'Named'", 1),
+    "a distribution": (lambda h, x: torch.distributions.Normal(h, 1.0), "output 0 .*'Normal'", 1),
+    "a packed sequence": (lambda h, x: nn.utils.rnn.pack_sequence(list(h)), "output 0 .*'PackedSequence'", 2),
+    "another key": (lambda h, x: {"a" if once(x) else "b": h}, r"\{'a': \(.*\{'b': \(", 2),
+    "more keys": (lambda h, x: {"a": h} if once(x) else {"a": h, "b": h}, r"\{'a': \(.*'b': \(", 2),
+    "a shorter list": (lambda h, x: [h, h] if once(x) else [h], r"\[\[\(", 2),
+    "a tuple or a tensor": (lambda h, x: h if once(x) else (h,), r"\(\(", 2),
+    "None here": (lambda h, x: (h, h if once(x) else None), "output 1 is None on some ranks only.*NoneType", 2),
+    "None there": (lambda h, x: (h, None if once(x) else h), "output 1 is None on some ranks only.*NoneType", 2),
+    "another size": (lambda h, x: (h, h[:, :4] if once(x) else h[:, :3]), r"output 1 .*, 4\).*, 3\)", 2),
+    "another number of dimensions": (lambda h, x: h if once(x) else h[0], "output 0 .*, 6", 2),
+    "one number here, a vector there": (lambda h, x: h.sum() if once(x) else h.sum(1), r"output 0 .*\(\), \(", 2),
+}
+
+
+@ks
+@pytest.mark.parametrize("what", REFUSED_OUTPUTS)
+def test_outputs_that_cannot_be_joined_are_refused_in_one_line_and_nothing_is_changed(what, k):
+    output, words, least = REFUSED_OUTPUTS[what]
+    net = counted(Apply(lambda m, x: (m.seen.add_(1), output(x * m.w, x))[1], w=rand(6)))
+    before = state(net)
+    if k < least:
+        DataParallel(net, [CPU] * k)(rand(6, 6))
+        return
+    with pytest.raises(ValueError, match=f"{words}.*Return tensors, in the same") as error:
+        DataParallel(net, [CPU] * k)(rand(6, 6))
+    assert "\n" not in str(error.value) and same(state(net), before)
+
+
+@ks
+def test_outputs_without_the_dimension_are_refused_and_single_numbers_are_not(k):
+    X = rand(6, 6)
+    with pytest.raises(ValueError, match=r"output 1 cannot be joined, dim=1: .*\(6,\)"):
+        DataParallel(Apply(lambda m, x: (x * m.w, (x * m.w).sum(1)), w=rand(6, 1)), [CPU] * k, dim=1)(X)
+    for dim in (-1, 1):
+        out = DataParallel(Apply(lambda m, x: (x * m.w).sum(), w=rand(6, 1)), [CPU] * k, dim=dim)(X)
+        assert_close(out.sum(), (X * rand(6, 1)).sum())
+
+
+@ks
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_an_empty_tensor_of_no_shape_is_left_out_and_nested_tensors_are_joined(k):
+    net = Apply(lambda m, x: torch.empty(0) if k > 1 and once(x) else x * m.w, w=rand(6))
+    with torch.no_grad():
+        out = DataParallel(net, [CPU] * k)(rand(6, 6))
+        assert torch.equal(out, (rand(6, 6) * net.w)[6 // k if k > 1 else 0:])
+        nested = DataParallel(Apply(lambda m, x: torch.nested.nested_tensor(list(x))), [CPU] * k)(rand(6, 6))
+        assert torch.equal(torch.stack(nested.unbind()), rand(6, 6))
+
+
+@ks
+def test_dicts_whose_keys_come_in_another_order_on_a_rank_get_their_own_gradients(k):
+    def fn(m, x):
+        pairs = [("a", x * m.a), ("b", x * m.b)]
+        return dict(pairs if once(x) else pairs[::-1])
+
+    nets = [Apply(fn, a=rand(6), b=rand(6, seed=1)) for _ in range(2)]
+    for net, wrap in zip(nets, (lambda net: net, lambda net: DataParallel(net, [CPU] * k))):
+        out = wrap(net)(rand(6, 6))
+        (out["a"].sum() + 10 * out["b"].sum()).backward()
+    assert_close(*map(gradients, nets[::-1]))
+
+
+# Arguments that cannot be cut
+
+
+ROWS = {
+    "texts": list("abcdef"), "texts in a tuple": tuple("abcdef"), "numbers": [5, 5, 4, 3, 2, 1], "NaN": [float("nan")] * 6,
+    "truth values": [True] * 6, "numbers of NumPy": list(np.arange(6)), "bytes": [b"a"] * 6,
+    "an array": np.ones((6, 2)), "a vector": np.ones(6), "in a dict": {"a": [{"texts": list("abcdef")}]},
+}
+
+
+@ks
+@pytest.mark.parametrize("what", ROWS)
+def test_rows_that_are_not_tensors_are_refused_by_name_where_they_would_go_whole_to_several_devices(what, k):
+    net, before = Apply(lambda m, x, rows: x * m.w, w=rand(6)), rand(6)
+    if k == 1:
+        check_equals_plain(net, k, rand(6, 6), rows=ROWS[what])
+        return
+    with pytest.raises(ValueError, match=r"argument 'rows' is as long as the batch, 6,.*Give a tensor") as error:
+        DataParallel(net, [CPU] * k)(rand(6, 6), rows=ROWS[what])
+    assert "\n" not in str(error.value) and torch.equal(net.w, before)
+
+
+@ks
+@pytest.mark.parametrize("rest", [(6, 6), ("ja", "nein"), [1] * 5, np.ones((5, 6)), np.array(6), "abcdef", [None] * 6, torch.Size([6] * 6)],
+                         ids=repr)
+def test_what_is_not_as_long_as_the_batch_or_may_be_a_shape_goes_to_all(rest, k):
+    check_equals_plain(Apply(lambda m, x, rest: x * m.w, w=rand(6)), k, rand(6, 6), rest)
+
+
+@ks
+@pytest.mark.parametrize("dim, shape", [(1, (6,)), (2, (6, 6)), (-3, (6, 6)), (-2, (6,))])
+def test_a_tensor_without_the_dimension_is_refused_by_name(dim, shape, k):
+    net = Apply(lambda m, x, n: x * m.w, w=rand(1))
+    with pytest.raises(ValueError, match=rf"argument 1 has no dimension {dim} to be cut along, but shape .*unsqueeze"):
+        DataParallel(net, [CPU] * k, dim=dim)(rand(6, 6, 6), rand(*shape))
+
+
+@ks
+def test_a_mask_of_another_length_is_refused_with_a_way_out(k):
+    net = Apply(lambda m, x, mask: x * m.w, w=rand(6))
+    with pytest.raises(ValueError, match=r"got lengths \[5, 6\].*mask or table.*buffer, or expand it"):
+        DataParallel(net, [CPU] * k)(rand(6, 6), rand(5, 5))
+
+
+# What does not reach the threads of the replicas
+
+
+class Quiet(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def dual_input(call):
+    with forward_ad.dual_level():
+        return call(forward_ad.make_dual(rand(6, 6), rand(6, 6)))
+
+
+def dual_in(place):
+    """A call of a module that uses a dual tensor, which lies in a buffer, an attribute, or a closure."""
+    def use(call):
+        net = call.module if isinstance(call, DataParallel) else call
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(rand(6), rand(6))
+            if place == "buffer":
+                net.register_buffer("dual", dual)
+            else:
+                net.dual = dual
+            net.fn = (lambda m, x: x * dual) if place == "closure" else (lambda m, x: x * m.dual)
+            return forward_ad.unpack_dual(call(rand(6, 6))).tangent
+
+    return use
+
+
+def in_mode(mode):
+    def use(call):
+        with mode:
+            return call(rand(6, 6))
+
+    return use
+
+
+TRANSFORMS = {
+    "a dual input": dual_input, **{f"a dual {place}": dual_in(place) for place in ("buffer", "attribute", "closure")},
+    "jvp": lambda call: torch.func.jvp(call, (rand(6, 6),), (rand(6, 6),)),
+    "grad": lambda call: torch.func.grad(lambda x: call(x).sum())(rand(6, 6)),
+    "vmap": lambda call: torch.func.vmap(call)(rand(2, 6, 6)), "jacfwd": lambda call: torch.func.jacfwd(call)(rand(6, 6)),
+    "FLOPs": in_mode(FlopCounterMode(display=False)), "a dispatch mode": in_mode(Quiet()),
+    "a trace": lambda call: torch.jit.trace(call, rand(6, 6), check_trace=False),
+}
+
+
+@ks
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+@pytest.mark.parametrize("what", TRANSFORMS)
+@pytest.mark.filterwarnings("ignore:.*torch.jit:FutureWarning")
+def test_transforms_that_do_not_reach_the_replicas_are_refused(what, mode, k):
+    net = counted(Apply(lambda m, x: m.seen.add_(1)[:0].sum() + x * m.w, w=rand(6)))
+    with mode(), pytest.raises(RuntimeError, match="do not reach the threads of the replicas. Use them with the module"):
+        TRANSFORMS[what](DataParallel(net, [CPU] * k))
+    assert not net.seen.any()
+
+
+@ks
+def test_a_dual_level_without_a_tangent_is_no_reason_to_refuse(k):
+    with forward_ad.dual_level():
+        check_equals_plain(mlp(), k, rand(6, 6))
+
+
+@ks
+def test_the_callers_default_device_is_known_in_the_threads(k):
+    seen = []
+    net = Apply(lambda m, x: seen.append(torch.arange(3).device.type) or x * m.w, w=rand(6))
+    X = rand(6, 6)
+    for device in ("meta", "cpu"):
+        with torch.device(device):
+            DataParallel(net, [CPU] * k)(X)
+    assert seen == ["meta"] * k + ["cpu"] * k
+
+
+@ks
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_pytorchs_syncbatchnorm_is_refused_where_it_would_see_a_shard_alone(statistics, training, k):
+    net = nn.Sequential(nn.SyncBatchNorm(6, track_running_stats=statistics).double()).train(training)
+    if k == 1 or (statistics and not training):
+        check_equals_plain(net, k, rand(6, 6))
+        return
+    with pytest.raises(ValueError, match="0 is PyTorch's SyncBatchNorm.*d2lpar.SyncBatchNorm sees the whole"):
+        DataParallel(net, [CPU] * k)(rand(6, 6))
+    replicate(net, CPU)  # alone, it may be
+
+
+@ks
+def test_a_method_that_is_bound_to_the_module_and_a_table_keyed_by_a_parameter_get_words_that_fit(k):
+    class Chosen(nn.Linear):
+        def __init__(self):
+            super().__init__(6, 2)
+            self.operation = super().forward
+
+        def forward(self, x):
+            return self.operation(x)
+
+    with pytest.raises(ValueError, match="parameter weight of the module itself, of shape .*method stored.*name"):
+        DataParallel(Chosen(), [CPU] * k)(rand(6, 6, dtype=torch.float32))
+    for key, notes in (("w", 1), ("parameter", 2)):
+        net = Apply(lambda m, x, key=key: x * m.table[m.w if key == "parameter" else key], w=rand(6))
+        net.table = {net.w: 2.0}
+        with pytest.raises(KeyError) as error:
+            DataParallel(net, [CPU] * k)(rand(6, 6))
+        assert len(error.value.__notes__) == notes and (notes == 1 or "by their names" in error.value.__notes__[1])
 
 
 def test_places_count_in_the_list_of_devices_and_the_default_is_one_virtual_device():
