@@ -804,6 +804,7 @@ def test_what_is_refused_changes_nothing_and_what_torch_does(what):
     assert answers(nets[1], use(theirs, nets[1]))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # PyTorch uses it for such derivatives
 def test_neither_has_a_forward_mode_derivative():
     for wrap, error in ((ours, RuntimeError), (theirs, NotImplementedError)):
         with forward_ad.dual_level():
