@@ -1,4 +1,4 @@
-"""Tests of tests/mutations.toml and of book/tools/mutate.py: every mistake has its place, and one may survive."""
+"""Tests of tests/mutations.toml and of book/lab/mutate.py: every mistake has its place, and one may survive."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
 def test_every_module_stands_on_an_api_page_once(root: Path) -> None:
     packages = {module for module in modules(root) if root.joinpath(*module.split(".")).is_dir()}
     exercises = {module for module in modules(root) if module.startswith("d2lpar.pages.exercises.")}
-    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - exercises - UNLISTED)
+    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - exercises - UNLISTED), "each module has a section in book/api/"
 
 
 def test_a_package_only_passes_on_what_its_modules_define(root: Path) -> None:
