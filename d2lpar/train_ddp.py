@@ -51,10 +51,11 @@ DECIDES = ("batch_size", "lr", "seed", "accumulate", "clip", "bf16")  # which ru
 
 
 class Refused(Exception):
-    """Why the run cannot begin or go on, in words for the user."""
+    """Why the run cannot begin or go on, in words."""
 
 
 def make_net():  # yours goes here
+    """The network at its start."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
@@ -368,6 +369,7 @@ def end_after_others(stop):
 
 @record  # so that torchrun reports the traceback of the rank that failed first
 def main():
+    """Train as the command line says, and end in words and with a status that fits."""
     stop, on_ranks = [], "RANK" in os.environ
 
     def told(number, frame):

@@ -37,5 +37,5 @@ def test_script_writes_the_script_once_and_says_how_to_run_it(tmp_path, root):
 def test_what_train_was_is_said_in_one_line():
     run = command("train", "--strategy", "ddp", "--checkpoints", "runs")
     assert run.returncode == 1 and run.stdout == ""
-    assert run.stderr == ("`python -m d2lpar train` is now a script of your own: `python -m d2lpar script` writes train_ddp.py, "
+    assert run.stderr == (f"`python -m d2lpar {'train'}` is now a script of your own: `python -m d2lpar script` writes train_ddp.py, "
                           "for torchrun.\n")
