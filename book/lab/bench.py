@@ -66,7 +66,7 @@ def bench(quick: bool = False) -> Report:
         for k, parts in (QUICK if quick else FULL).items():
             rows += group_rows(k, parts, repeats)
         print("a training that survives: checkpoints" + ", killed ranks" * (not quick))
-        rows.append(ratio_row("survival", "an epoch of LeNet with a checkpoint", "without one",
+        rows.append(ratio_row("survival", "an epoch of train_ddp.py with a checkpoint", "without one",
                               checkpoint_times(repeats), "saved", "bare", 1.0))
         if not quick:
             rows.append(ratio_row("survival", "from a killed rank to the next update", "from a start to the first",
