@@ -63,7 +63,7 @@ gpu-report: .venv/installed ## with a GPU: run the tests for GPUs, time steps th
 	@.venv/bin/python book/lab/gpu_report.py
 
 data:
-	@echo "make data is not needed: the images come with the package."
+	@echo "make data is no longer needed: the images come with the package."
 
 clean: ## delete the built site and the caches of the tests; .venv and lab/ stay
 	@rm -rf _build .pytest_cache .ruff_cache

@@ -16,9 +16,10 @@ from typing import NoReturn
 
 ADVICE = ("Here `batches` is a list of pairs X, y, and everything runs on the CPU: leave out what only a loader or a "
           "GPU has, such as sampler.set_epoch.")
-MOVED = {"bench": "`make bench` in a clone of the book", "study": "`python book/lab/study.py` in a clone of the book",
-         "data": "not needed: the images are in the package",
-         "train": "a script of your own: `python -m d2lpar script` writes train_ddp.py, for torchrun"}
+MOVED = {"bench": "is now `make bench` in a clone of the book",
+         "study": "is now `python book/lab/study.py` in a clone of the book",
+         "data": "is no longer needed: the images are in the package",
+         "train": "is now a script of your own: `python -m d2lpar script` writes train_ddp.py, for torchrun"}
 OF_DEVICES = re.compile(r"cuda|nccl|gpu|device|set_epoch|sampler|loader", re.I)
 
 
@@ -51,7 +52,7 @@ def main() -> None:
     options.add_argument("--to-the-end", action="store_true",
                          help="let the script run to its end, unwatched, once enough was seen")
     if sys.argv[1:] and sys.argv[1] in MOVED:
-        sys.exit(f"`python -m d2lpar {sys.argv[1]}` is now {MOVED[sys.argv[1]]}.")
+        sys.exit(f"`python -m d2lpar {sys.argv[1]}` {MOVED[sys.argv[1]]}.")
     own = _own_words(sys.argv[1:])
     args = parser.parse_args(own or ["--help"])
     if args.command == "diagnose":

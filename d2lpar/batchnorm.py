@@ -21,7 +21,7 @@ from d2lpar.devices import all_gather_here, num_ranks_here
 
 
 def check_first_derivative() -> None:
-    """Raise RuntimeError in a backward pass that shall be differentiated itself."""
+    """Raise RuntimeError in a backward pass that is itself to be differentiated."""
     if torch.is_grad_enabled():
         raise RuntimeError("a SyncBatchNorm cannot be differentiated twice: create_graph=True is not supported")
 

@@ -203,7 +203,7 @@ def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, i
             raise ValueError(f"in one round, moves {moves[a]} and {moves[b]} write into one place")
 
 
-BLOCK_BYTES = 3 * 2**17  # of a buffer: those of a few devices fit into a core's cache, and each is long beside a call
+BLOCK_BYTES = 3 * 2**17  # per buffer: those of a few devices fit into a core's cache, and each outweighs a call
 
 
 @uninterrupted()  # package only

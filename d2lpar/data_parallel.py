@@ -309,7 +309,7 @@ def keep_changes(module: nn.Module, states: Sequence[Sequence[Tensor]]) -> None:
 
 
 def _alike(x: Tensor, y: Tensor) -> bool:
-    """Whether two tensors hold the same numbers, or NaN in the same places; in a sparse one nobody looks."""
+    """Whether two tensors hold the same values, or NaN in the same places; sparse tensors are not compared."""
     return x.layout is not torch.strided or (
         x.shape == y.shape and (torch.equal(x, y) or torch.allclose(x, y, 0, 0, equal_nan=True)))
 
@@ -349,7 +349,7 @@ def graph_is_kept() -> bool:
 
 
 def check_once_differentiable() -> None:
-    """Raise RuntimeError in a backward pass that shall be differentiated itself."""
+    """Raise RuntimeError in a backward pass that is itself to be differentiated."""
     if torch.is_grad_enabled():
         raise RuntimeError("a DataParallel cannot be differentiated twice: create_graph=True is not supported")
 

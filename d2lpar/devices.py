@@ -106,7 +106,7 @@ def run_on_devices(fn: Callable, *columns: Sequence, **same: Any) -> list:
     Each device has a thread of its own, kept between calls. It is given the caller's
     grad mode, inference mode, autocast and default device, which PyTorch keeps per
     thread, and its share of the cores. A backward pass that begins there is computed
-    there, also on a GPU. Blocks until the last rank has finished, also when it is
+    there, on a GPU too. Blocks until the last rank has finished, even when it is
     interrupted: an interrupt is raised when all are done, so that all of them have done
     the same (but the third one is obeyed at once).
 

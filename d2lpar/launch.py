@@ -159,7 +159,7 @@ def run_ranks(fn: Callable, world_size: int, *args: Any, timeout_s: float = 300.
 
 
 class _Started:
-    """The processes of a group, their folder, and the reaper; ended at the latest when nobody holds this object."""
+    """The processes of a group, their folder, and the reaper; ended at the latest with the last reference to it."""
 
     def __init__(self) -> None:
         self.owner, self.method, self.folder = os.getpid(), _start_method(), tempfile.mkdtemp(prefix="d2lpar-")

@@ -181,7 +181,7 @@ class History:
             RuntimeError: if `clocked` has not come to the end of the epoch.
         """
         if len(self.epoch_s) == len(self.accuracies):
-            raise RuntimeError("nobody knows how long this epoch took: its loop over clocked() was left before the end")
+            raise RuntimeError("the time of this epoch is unknown: its loop over clocked() was left before the end")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)

@@ -1,7 +1,7 @@
 r"""Train a network with DistributedDataParallel. Killed at any moment, it goes on.
 
 python train_ddp.py  # one rank
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # after a restart, ranks meet anew
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # a new store after a restart
 torchrun --standalone --nproc-per-node=2 --max-restarts=3 train_ddp.py
 torchrun --nnodes=2 --nproc-per-node=2 --rdzv-id=1 --rdzv-backend=c10d \
     --rdzv-endpoint=HOST:29500 train_ddp.py  # the same command on both machines
@@ -270,8 +270,8 @@ def fit(args, device, told_to_stop):
     if state is None:
         state = copy.deepcopy({"step": 0, "plan": plan, "net": net.module.state_dict(),
                                "optimizer": optimizer.state_dict(), "random": []})
-    # DDP makes its buckets anew after its first backward pass, and from then on sums in
-    # a different order. After an unused pass, all updates are summed in the same order.
+    # DDP rebuilds its buckets after its first backward pass, and then sums in a
+    # different order. With this unused pass, every update is summed in the same order.
     backward(net, *minibatch(train_set, 0, args), args)
     restore(net, optimizer, state, args)
     step, per_epoch = state["step"], len(train_set[1]) // args.batch_size

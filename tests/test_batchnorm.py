@@ -1,4 +1,4 @@
-"""Tests of d2lpar.batchnorm: shards with the statistics of the whole, both ways; and nobody waits for ever."""
+"""Tests of d2lpar.batchnorm: shards with the statistics of the whole, both ways; and no rank waits for ever."""
 
 import copy
 

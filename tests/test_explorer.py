@@ -12,7 +12,7 @@ from vl_convert import vega_to_svg, vegalite_to_vega
 
 from d2lpar.pages import explorer, plot
 from d2lpar.pages.explorer import show_explorer, specification, still_of
-from helpers.explorers import BARS, CURVES, NAMES, bars_ms, curves_ms
+from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 
 # Ten places of the six sliders for each explorer: the start, the ends, and some between.
 PLACES = {
@@ -39,7 +39,7 @@ def numbers_of(spec: dict, kind: str) -> list[float]:
     """What Vega computes for each bar, or for each curve where the sliders stand."""
     vega = vegalite_to_vega(spec, vl_version=explorer.VEGALITE_VERSION)
     named = [signal["name"] for signal in vega["signals"] if re.fullmatch(rf"{kind}_\d", signal["name"])]
-    vega["marks"], vega["data"], vega["axes"], vega["legends"], vega["scales"] = [], [], [], [], []
+    vega |= {part: [] for part in ("data", "axes", "legends", "scales")}
     vega["marks"] = [{"type": "text", "encode": {"enter": {"text": {"signal": f"'found ' + {name}"}}}} for name in named]
     return [float(found) for found in re.findall(r"found ([-+.e0-9]+)", vega_to_svg(vega))]
 
@@ -87,7 +87,7 @@ def test_the_words_are_the_numbers_and_are_those_that_the_page_has(name, root):
 
 
 def test_nothing_in_them_asks_another_host():
-    for name in NAMES:
+    for name in PLACES:
         assert "http" not in json.dumps(specification(name)).replace("https://vega.github.io/schema/vega-lite/v5.json", "")
 
 

@@ -224,7 +224,7 @@ def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(uninterrupt
             one.terminate()
             one.wait()
         logs = "".join(path.read_text() for path in tmp_path.glob("*/log"))
-        print(logs)  # for whoever reads of a failure
+        print(logs)  # shown if the test fails
     assert len(re.findall(r"ranks: (?:begins|goes on)", logs)) == 2 and " goes on from " in logs
     assert differing(newest_checkpoint(tmp_path / "run")[1], uninterrupted().state) == []
     assert_metrics_are_whole(tmp_path / "run")
