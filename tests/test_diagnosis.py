@@ -279,7 +279,7 @@ def test_parameters_that_are_cut_over_ranks_are_refused(ranks, cut):
 
 
 def test_a_script_that_is_changed_as_the_page_shows_is_right(ranks, root):
-    page = nbformat.read(root / "notebooks" / "17_is_my_script_right.ipynb", as_version=4)
+    page = nbformat.read(root / "notebooks" / "14_is_my_script_right.ipynb", as_version=4)
     [changes] = [found[1] for cell in page.cells
                  if (found := re.search(r"```diff\n(.*?)```", cell.source, re.S)) and "def main" in found[1]]
     before, after = ("\n".join(line[1:] for line in changes.splitlines() if line[:1] in sign) for sign in ("- ", "+ "))

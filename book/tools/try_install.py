@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FIRST, CHAPTER = "17_is_my_script_right", "02_data_parallelism_from_scratch"
+FIRST, CHAPTER = "14_is_my_script_right", "02_data_parallelism_from_scratch"
 TRAINED = """\
 import d2lpar as dp
 replicas, _ = dp.train(num_devices=2, batch_size=64, lr=0.03, num_epochs=2)
