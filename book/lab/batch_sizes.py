@@ -31,7 +31,7 @@ FIRST_LOOK, RATIO, PIECE = 8, 1.15, 128
 
 
 def updates_to_target(batch_size: int, lr: float, seed: int) -> dict[str, Any]:
-    """Train LeNet, and look at the test images after 8 updates, and then whenever there are 15 % more.
+    """Train LeNet, and look at the test images after 8 updates, and then whenever there are 15% more.
 
     `seed` is that of the weights and of the order of the images.
 

@@ -9,4 +9,4 @@ def check_number(answer: float) -> str:
         return f"Not yet: {answer:g} is no number of micro-batches."
     share = answer / (answer + 3)
     return (f"Not yet: with {answer:g} micro-batches the ranks compute for {share:.1%} of the step"
-            + (", and with fewer it is still 90 %." if share > 0.9 else "."))
+            + (", and with fewer it is still 90%." if share > 0.9 else "."))
