@@ -656,3 +656,18 @@ def test_ranks_with_a_gpu_each_are_one_worker_after_every_step(k):
             assert len(far) == 2 * NUM_STEPS and max(far) <= 1e-12, way
             assert same_bits([replica, ranks[0][1][way][1]]), way
             assert moved > 1e-4, way
+
+
+@pytest.mark.slow
+def test_a_static_graph_and_no_sync_cannot_be_combined_as_the_chapter_says() -> None:
+    def accumulate(rank: int) -> str:
+        model = DistributedDataParallel(nn.Linear(1, 1), static_graph=True)
+        try:
+            with model.no_sync():
+                model(torch.ones(1, 1)).sum().backward()
+        except RuntimeError as error:
+            return str(error)
+        return "no error"
+
+    with RankGroup(2, "gloo") as group:
+        assert all("INTERNAL ASSERT FAILED" in found for found in group.run(accumulate))
