@@ -500,6 +500,16 @@ def test_nan_in_a_parameter_is_never_the_same():
     assert not found.ok
 
 
+@pytest.mark.parametrize("strayed", [0, 1, 2])
+def test_one_rank_of_three_that_steps_somewhere_else_is_found(strayed):
+    alone, ranks = records()
+    ranks.append(copy.deepcopy(alone))
+    shift(ranks[strayed], 1, "2.bias")
+    found = Diagnosis("three ranks")
+    compare(alone, ranks, [[torch.zeros(8)] * 3] * 3, found)
+    assert list(found.faults) == ["drift"], str(found)
+
+
 def test_what_was_zeroed_does_not_count_and_what_was_clipped_is_known_as_it_was():
     def train(net, batches):
         for X, y in batches:
