@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Variable
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lpar.concise import count_right, labelled
@@ -181,6 +182,10 @@ class OwnDDP(nn.Module):
         self._there: set[Tensor] = set()
         self._sent: list[tuple[Tensor, dist.Work]] = []
 
+    def __deepcopy__(self, memo: dict) -> OwnDDP:
+        raise TypeError("a copy would not average gradients, because the hooks stay with "
+                        "the original: copy .module, and wrap the copy")
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What `module` gives."""
         check_unchanged(self.module, self._params)
@@ -263,6 +268,15 @@ def unwrap_ddp(net: nn.Module) -> nn.Module:
     return inner
 
 
+def check_whole(module: nn.Module) -> None:
+    """Raise ValueError if ranks hold only a part of a parameter, so that each forward pass waits for all of them."""
+    if (any(getattr(m, "cut_over_ranks", False) for m in module.modules())
+            or any(isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in module.parameters())):
+        raise ValueError("the network is sharded: its forward pass gathers parameters from all ranks, and would wait "
+                         "forever for a rank that has fewer minibatches. Give all ranks equally many, and add up what "
+                         "count_right finds with one all_reduce")
+
+
 @torch.no_grad()
 def count_right_on_ranks(net, data_iter):
     """How many examples of all ranks are put into the right class, and of how many.
@@ -270,6 +284,7 @@ def count_right_on_ranks(net, data_iter):
 
     Each rank's minibatches are its own, as many as it has, or none. Two whole numbers are summed up, once.
     """
+    check_whole(unwrap_ddp(net))  # package only
     data_iter = labelled(data_iter)  # package only
     device, module, right, count = rank_device(), unwrap_ddp(net), 0, 0
     was_training = [(m, m.training) for m in module.modules()]

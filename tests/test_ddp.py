@@ -3,6 +3,7 @@
 import copy
 import time
 import warnings
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import pytest
@@ -671,3 +672,31 @@ def test_a_static_graph_and_no_sync_cannot_be_combined_as_the_chapter_says() -> 
 
     with RankGroup(2, "gloo") as group:
         assert all("INTERNAL ASSERT FAILED" in found for found in group.run(accumulate))
+
+
+def test_a_copy_of_our_ddp_is_refused_since_it_would_not_average(group_of: Callable[[int], RankGroup]) -> None:
+    def copied(rank: int) -> str:
+        try:
+            copy.deepcopy(OwnDDP(nn.Linear(1, 1)))
+        except TypeError as error:
+            return str(error)
+        return "copied"
+
+    assert all("copy .module" in said for said in group_of(1).run(copied))
+
+
+@pytest.mark.slow
+def test_pytorchs_ddp_fills_its_buckets_again_when_the_chapter_says(group_of: Callable[[int], RankGroup]) -> None:
+    def allreduces(rank: int, settings: dict) -> list[int]:
+        torch.manual_seed(0)
+        model, counts = DistributedDataParallel(resnet18(10), **settings), []
+        for _ in range(3):
+            with Traffic() as sent:
+                model(torch.ones(2, 1, 32, 32)).sum().backward()
+            counts.append(sent.counts["allreduce"])
+        return counts
+
+    group = group_of(2)
+    assert group.run(allreduces, {})[0] == [1, 3, 3]
+    assert group.run(allreduces, {"find_unused_parameters": True})[0] == [4, 4, 4]
+    assert group.run(allreduces, {"static_graph": True})[0] == [2, 1, 3]

@@ -9,11 +9,14 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lpar.ddp import count_right_on_ranks, unwrap_ddp
 from d2lpar.launch import RankGroup
 from d2lpar.ranks import rank_device
+from d2lpar.sharding import shard_parameters
 
 SIZES = (1, 2, 3, 4, 7, 20)
 X = torch.randn(20, 5, generator=torch.Generator().manual_seed(0))
@@ -92,6 +95,33 @@ def test_what_makes_no_sense_is_refused_and_the_network_trains_on(ranks: list[di
         *errors, modes = ranks[0]["refused"]
         assert modes == "[True, True, False, True]"
         assert len(errors) == 2 and all("one label per example" in error for error in errors)
+
+
+def by_rank_0(n: int) -> tuple[int, int]:
+    """What rank 0 of two finds on its own share of the first n examples."""
+    mine = torch.arange(0, n, 2)
+    return int((network().eval()(X[mine]).argmax(1) == Y[mine]).sum()), len(mine)
+
+
+def sharded(rank: int) -> list[str]:
+    halves, wholes = network(), network()
+    shard_parameters(halves)
+    fully_shard(wholes)
+    said = []
+    for net in (halves, wholes, DistributedDataParallel(network()), fully_shard(network(), mesh=init_device_mesh(
+            "cpu", (dist.get_world_size(), 1), mesh_dim_names=("replicate", "shard")))):
+        try:
+            said.append(str(count_right_on_ranks(net, own_batches(rank, 3 * (rank == 0)))))
+        except ValueError as error:
+            said.append(str(error)[:22])
+    return said
+
+
+def test_a_sharded_network_is_refused_since_ranks_with_fewer_minibatches_would_keep_it_waiting(
+        group_of: Callable[[int], RankGroup]) -> None:
+    for said in group_of(2).run(sharded, timeout_s=60):
+        assert said[:2] == ["the network is sharded"] * 2
+        assert said[2] == said[3] == str(by_rank_0(3))
 
 
 def test_outside_of_a_group_it_says_so() -> None:
