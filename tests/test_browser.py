@@ -395,7 +395,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     ("speedup", "glossary", "speed-up"),
     ("out of memory", "it_hangs", "CUDA out of memory on GPU 0 only"),  # words of which two say nothing alone
     ("Address already in use", "it_hangs", "Address already in use, EADDRINUSE"),
-    ("watchdog", "it_hangs", "What does the watchdog\u2019s limit count?"), ("P2P", "it_hangs", "The first sum hangs on GPUs: P2P"),
+    ("watchdog", "it_hangs", "What does the watchdog\u2019s limit count?"), ("P2P", "it_hangs", "The first allreduce hangs on GPUs: P2P"),
     ("my ddp is wrong", "14_is_my_script_right", "Is my script right?"),
     ("deferred initialization", "from_gluon", "Deferred initialisation"),
     ("how do I start", "index", "How do I start?"),

@@ -66,7 +66,7 @@ def check(pass_on):
             if not isinstance(error, Stuck):
                 raise error
         if errors:
-            return f"Not yet: {k} ranks wait for ever, {errors[0]}."
+            return f"Not yet: {k} ranks wait forever, {errors[0]}."
         for rank, given in enumerate(each.result() for each in ranks):
             if given != f"x of rank {(rank - 1) % k}":
                 return (f"Not yet: of {k} ranks, rank {rank} must return the x of its left neighbour,\n"
