@@ -50,8 +50,8 @@ def check(uses):
         if len(set(places)) < len(places):
             return f"Not yet: uses({rank}) lists a layer twice."
     if len(lists[0]) != len(lists[1]):
-        return (f"Not yet: rank 0 starts {len(lists[0])} sums and rank 1 {len(lists[1])}, so one of them waits "
-                "for ever: that is a mistake that nobody overlooks.")
+        return (f"Not yet: rank 0 starts {len(lists[0])} allreduces and rank 1 {len(lists[1])}, so one of them "
+                "waits forever: that is a mistake that you would notice.")
     found = run_ranks(both_ways, 2, lists, timeout_s=60)
     means = [sum(both) / 2 for both in zip(*(own for own, _, _ in found))]
     far_at_once, far_in_order = (max(distance(rank[way], means) for rank in found) for way in (1, 2))
