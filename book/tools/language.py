@@ -15,90 +15,90 @@ import ast
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import nbformat
 
 from chapter_sizes import CODE, ROOT
 from revisions import tracked
 
-OF_OTHERS = ("tests/diagnose/", "tests/watch/", "d2lpar/pages/stored/ring.py")  # scripts as other people write them
 IMAGE = re.compile(r"!\[([^\]]*)\]\([^)]*\)|^:alt: (.*)$", re.M)
 LEFT_OUT = re.compile(r"`[^`]*`|\$\$.*?\$\$|\$[^$\n]+\$|<[^>\n]+>|[\"“][^\"”\n]{40,}[\"”]", re.S)
 MARKS = re.compile(r"^(?:```.*|:{3,}.*|\([\w-]+\)=|:[\w-]+: .*|>.*|\s*\|[-| :]+\|)$", re.M)
 BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*:#|]|\d+\.) ?)|(?<=\s)\|(?=\s)")  # between paragraphs, items, cells
 
 
-class Pattern(NamedTuple):
-    """A habit: the regular expression that finds it, what to write instead, and whether a hit fails a test."""
-
-    find: re.Pattern[str]
-    write: str
-    fails: bool
-
-
-class Text(NamedTuple):
-    """A paragraph, an item or a cell of a table on one line, of one kind: prose, docstring, message or figure."""
-
-    kind: str
-    words: str
-
-
-def patterns() -> dict[str, Pattern]:
-    """The patterns of `language.toml`, by name."""
+@cache
+def patterns() -> dict[str, dict]:
+    """The table of `language.toml`, with `find` compiled."""
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf8"))
-    return {name: Pattern(re.compile(row["find"]), row["write"], row.get("fails", False)) for name, row in rows.items()}
+    return {name: row | {"find": re.compile(row["find"])} for name, row in rows.items()}
 
 
-def plain(kind: str, text: str) -> Iterator[Text]:
-    text = LEFT_OUT.sub("…", MARKS.sub("", CODE.sub("", text)))
-    for part in BREAK.split(re.sub(r"\]\([^)]*\)", "]", text)):
-        if words := " ".join(re.sub(r"^\s*(?:#+|[-*:|]|\d+\.) |[*_\[\]]", "", part).split()):
-            yield Text(kind, words)
-
-
-def of_markdown(text: str) -> Iterator[Text]:
+def plain(kind: str, text: str) -> Iterator[tuple[str, str]]:
+    """Each paragraph, item and cell of a table on one line, after its kind; an image's words are a figure's."""
     for found in IMAGE.finditer(text):
         yield from plain("figure", found[1] or found[2] or "")
-    yield from plain("prose", IMAGE.sub("", text))
+    text = LEFT_OUT.sub("…", MARKS.sub("", CODE.sub("", IMAGE.sub("", text))))
+    for part in BREAK.split(re.sub(r"\]\([^)]*\)", "]", text)):
+        if words := " ".join(re.sub(r"^\s*(?:#+|[-*:|]|\d+\.) |[*_\[\]]", "", part).split()):
+            yield kind, words
 
 
-def of_python(source: str, messages: bool = True) -> Iterator[Text]:
+def of_python(source: str, messages: bool = True) -> Iterator[tuple[str, str]]:
     seen = set()  # the docstrings, and the parts of f-strings
     for node in ast.walk(ast.parse(re.sub(r"^[%!].*", "", source, flags=re.M))):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and (words := ast.get_docstring(node)):
             seen.update(ast.walk(node.body[0]))
             yield from plain("docstring", words)
         elif messages and node not in seen and isinstance(node, (ast.JoinedStr, ast.Constant)):
-            seen.update(ast.walk(node))
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            seen.update(parts)
             words = "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
             if len(re.findall(r"(?<!\S)[a-zA-Z]{2,}", words)) > 3:
                 yield from plain("message", words)
 
 
-def texts(path: Path) -> list[Text]:
+def texts(path: Path) -> Iterator[tuple[str, str]]:
     """All text of a page, a notebook, a module or an interactive figure."""
     source = path.read_text("utf8")
     if path.suffix == ".md":
-        return list(of_markdown(source))
-    if path.suffix == ".py":
-        return list(of_python(source, messages="tests" not in path.parts))
-    if path.suffix == ".json":
-        return [Text("figure", words) for words in re.findall(r'"(?:description|title)": "([^"]+)"', source)]
-    found = []
-    for cell in nbformat.reads(source, as_version=4).cells:
-        found += of_markdown(cell.source) if cell.cell_type == "markdown" else of_python(cell.source)
-        found += plain("figure", cell.metadata.get("mystnb", {}).get("figure", {}).get("caption", ""))
-    return found
+        yield from plain("prose", source)
+    elif path.suffix == ".py":
+        yield from of_python(source, messages="tests" not in path.parts)
+    elif path.suffix == ".json":
+        yield from (("figure", words) for words in re.findall(r'"(?:description|title)": "([^"]+)"', source))
+    else:
+        for cell in nbformat.reads(source, as_version=4).cells:
+            yield from plain("prose", cell.source) if cell.cell_type == "markdown" else of_python(cell.source)
+            yield from plain("figure", cell.metadata.get("mystnb", {}).get("figure", {}).get("caption", ""))
 
 
 def files() -> list[Path]:
-    """Every file of the book that has such text."""
+    """Every file of the book that has such text, without scripts as other people write them."""
     return [path for path in tracked(ROOT) if path.name.endswith((".md", ".ipynb", ".py", ".vl.json"))
-            and not path.relative_to(ROOT).as_posix().startswith(OF_OTHERS)]
+            and not {"diagnose", "watch", "ring.py"} & set(path.relative_to(ROOT).parts)]
+
+
+def hits(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:
+    """Of each hit the file, the pattern, and the words around it."""
+    for path in paths:
+        for kind, words in texts(path):
+            for name, pattern in patterns().items():
+                for hit in pattern["find"].finditer(words):
+                    around = f"{words[max(hit.start() - 100, 0):hit.start()]}>>{hit[0]}<<{words[hit.end():][:100]}"
+                    yield path.relative_to(ROOT).as_posix(), name, f"({kind}) {around}"
+
+
+def count(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print how often each first of a pair occurs, and with which seconds most often."""
+    counts: dict[str, Counter[str]] = {}
+    for first, second in pairs:
+        counts.setdefault(first, Counter())[second] += 1
+    for first, found in counts.items():
+        print(f"{first:52}{found.total():5}  " + ", ".join(f"{name} {n}" for name, n in found.most_common(4)))
 
 
 def main() -> None:
@@ -106,16 +106,13 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path, help="instead of the whole book")
     parser.add_argument("--show", metavar="PATTERN", choices=patterns(), help="print the hits of one pattern")
     args = parser.parse_args()
-    read = {path: texts(path) for path in [path.resolve() for path in args.files] or files()}
-    for name, pattern in patterns().items():
-        hits = [(path, text, found) for path in read for text in read[path] for found in pattern.find.finditer(text.words)]
-        if args.show == name:
-            for path, (kind, words), found in hits:
-                around = f"{words[max(found.start() - 100, 0):found.start()]}>>{found[0]}<<{words[found.end():][:100]}"
-                print(f"{path.relative_to(ROOT)} ({kind}): {around}")
-        elif args.show is None:
-            most = ", ".join(f"{name} {n}" for name, n in Counter(path.name for path, *_ in hits).most_common(3))
-            print(f"{name:24}{'fails' * pattern.fails:7}{len(hits):5}  {most}")
+    found = list(hits([path.resolve() for path in args.files] or files()))
+    if args.show:
+        print(f"Write: {patterns()[args.show]['write']}")
+        print(*(f"{file} {words}" for file, name, words in found if name == args.show), sep="\n")
+    else:
+        count((file, name) for file, name, _ in found)
+        count((name + " (fails)" * ("fails" in patterns()[name]), file) for file, name, _ in found)
 
 
 if __name__ == "__main__":
