@@ -75,7 +75,7 @@ class Meter:
     def check_round(self, number: int | None) -> None:
         """Raise ValueError unless the round has begun, or is none."""
         if number is not None and number not in range(self.num_rounds):
-            raise ValueError(f"{number} is no round: the meter has begun {self.num_rounds}, counted from 0")
+            raise ValueError(f"{number} is not a round: the meter has begun {self.num_rounds}, counted from 0")
 
     def begin_round(self) -> int:
         """Count one more round, and give its number."""

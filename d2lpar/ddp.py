@@ -223,7 +223,7 @@ class OwnDDP(nn.Module):
 
 
 def trained_params(module: nn.Module) -> list[nn.Parameter]:
-    """The parameters that a gradient reaches, each once, also where it is tied."""
+    """The parameters that a gradient reaches, each once, even if it is tied."""
     return [p for p in module.parameters() if p.requires_grad]
 
 

@@ -25,10 +25,10 @@ from d2lpar.timing import Span
 def rank_device() -> torch.device:
     """The device of this rank: its GPU where the ranks talk by NCCL, otherwise the CPU.
 
-    Raises RuntimeError in a process that is no rank of a group.
+    Raises RuntimeError in a process that is not a rank of a group.
     """
     if not dist.is_initialized():
-        raise RuntimeError("this process is no rank: call this in a function that run_ranks or RankGroup.run runs")
+        raise RuntimeError("this process is not a rank: call this in a function that run_ranks or RankGroup.run runs")
     return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
 
 

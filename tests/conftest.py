@@ -65,7 +65,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
 
 @pytest.fixture
 def one_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Virtual devices on a CPU, also where there are GPUs, and one core for the caller as for each device."""
+    """Virtual devices on a CPU, even if there are GPUs, and one core for the caller as for each device."""
     import torch
 
     if "gpu" not in request.keywords:
@@ -79,7 +79,7 @@ def one_core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def ctrl_c_is_obeyed() -> Iterator[None]:
-    """Also where it is ignored, as in a background job of a shell; afterwards nobody has left another handler."""
+    """Even if it was ignored, as in a background job of a shell; no test leaves a different handler behind."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler

@@ -709,7 +709,7 @@ def by_name(m, batch):
 
 
 def slope(wrap, net):
-    """A first derivative of which there shall be a second."""
+    """A first derivative that will be differentiated again."""
     X = rand(6, 6).requires_grad_()
     return torch.autograd.grad(weighted(wrap(net, 3)(X)), X, create_graph=True)[0]
 

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.diagnosis: right trainings pass, each mistake is found by its name, and a fault is never missed."""
+"""Tests of d2lpar.diagnosis: right runs pass, each mistake is found by its name, and a fault is never missed."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def test_a_round_that_has_not_begun_is_refused_before_anything_arrives(number):
     with Meter(try_devices(2)) as meter:
         if number != 0:
             exchange(parts, [(0, 1, 0)], add=True)
-        with pytest.raises(ValueError, match=f"is no round: the meter has begun {int(number != 0)}"):
+        with pytest.raises(ValueError, match=f"is not a round: the meter has begun {int(number != 0)}"):
             deliver(0, 1, parts[0][0], parts[1][0], add=True, round=number)
     assert values(parts) == [[1], [2 + (number != 0)]] and len(meter.messages) == (number != 0)
 

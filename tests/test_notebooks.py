@@ -257,7 +257,7 @@ def raises(*_, **__):
     raise RuntimeError("no idea yet")
 
 
-WRONG_TYPES = {"raises": raises, "is no function": 3, "takes no argument": lambda: 1, **{
+WRONG_TYPES = {"raises": raises, "is not a function": 3, "takes no argument": lambda: 1, **{
     f"gives {value!r}": lambda *_, value=value, **__: value
     for value in (None, True, -1, float("nan"), float("inf"), "3", object(), [], [None], [[1.0]], {}, torch.zeros(2), torch.full((), float("nan")))}}
 

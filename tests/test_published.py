@@ -32,7 +32,7 @@ def test_a_page_that_was_looked_up_by_hand_prints_what_the_file_says():
 
 
 def falling(runs, by=0.05):
-    """Epochs from the fifth on that end `by` or more below the one before, all such epochs, trainings with one, and all."""
+    """Epochs from the fifth on that end `by` or more below the one before, all such epochs, runs with one, and all."""
     drops = [[round(a - b, 3) >= by for a, b in zip(run[3:], run[4:])] for run in runs]
     return sum(map(sum, drops)), sum(map(len, drops)), sum(map(any, drops)), len(runs)
 

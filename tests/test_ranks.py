@@ -60,7 +60,7 @@ def test_what_cannot_go_round_is_refused_before_anything_is_sent(x, direction, w
 
 
 def test_outside_of_a_group_there_is_no_rank():
-    with pytest.raises(RuntimeError, match="this process is no rank"):
+    with pytest.raises(RuntimeError, match="this process is not a rank"):
         rank_device()
 
 

@@ -48,7 +48,7 @@ def run_setting(setting: Setting, seed: int, size: Size = SMALL) -> dict[str, An
         far the running means were from the recalibrated ones, in standard deviations, before and after it.
 
     Raises:
-        ValueError: for a setting that would be trained otherwise than it says.
+        ValueError: for a setting that could not be trained as it says.
     """
     check_setting(setting, size)
     cores = torch.get_num_threads()
@@ -67,7 +67,7 @@ def first_setting(size: Size) -> Setting:
 
 
 def check_setting(setting: Setting, size: Size) -> None:
-    """Raise ValueError for what would be trained otherwise than it says."""
+    """Raise ValueError for a setting that could not be trained as it says."""
     for name, known in (("last", LAST_STEPS), ("start", STARTS), ("norm", NORMS)):
         if getattr(setting, name) not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}, got {getattr(setting, name)!r}")

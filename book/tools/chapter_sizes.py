@@ -25,7 +25,7 @@ GOALS: dict[str, tuple[int | None, int | None]] = {
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.M | re.S)
-CODE = re.compile(r"^```(python|bash|text)?$.*?^```$", re.M | re.S)
+CODE = re.compile(r"^```([a-z]+|\{code-block\}.*?)$.*?^```$", re.M | re.S)
 EXERCISE = re.compile(r"^```\{exercise\}(.*?)^```$", re.M | re.S)
 
 

@@ -1,7 +1,7 @@
 """What changed in the notebooks since the last commit, cell by cell: `python book/tools/diff_notebooks.py [REVISION]`.
 
-Left out is what nobody reviews: outputs that the tests do not compare, and the numbers and ids of the cells. Of a
-picture that changed it says only that it did. Cells are counted from 0, as they stood in the revision.
+It leaves out outputs that the tests do not compare, and the numbers and ids of the cells, which need no review. Of a
+picture that changed it says only that it did. Cells are counted from 0, as in the revision.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def changes(before: nbformat.NotebookNode, after: nbformat.NotebookNode) -> str:
 
 def main(revision: str = "HEAD") -> None:
     if git(NOTEBOOKS, "rev-parse", "--git-dir") is None:
-        sys.exit("This is no git checkout, or there is no git: there is nothing to compare the notebooks with.")
+        sys.exit("This is not a git checkout, or git is not installed: there is nothing to compare the notebooks with.")
     if git(NOTEBOOKS, "rev-parse", "--verify", f"{revision}^{{commit}}") is None:
         sys.exit(f"git knows no revision {revision!r}. Name a commit, a tag or a branch, such as main~3.")
     listed = git(NOTEBOOKS, "ls-tree", "-r", "--name-only", revision) or ""

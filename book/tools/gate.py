@@ -49,7 +49,7 @@ def cases(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
-    """The page's trainings, as cases."""
+    """The page's training functions, as cases."""
     right = {f"{CATALOGUE}{name}": {"is": "right"} for name in RIGHT}
     return right | {f"{CATALOGUE}{name}": {"is": "wrong", "names": names[:1]} for name, (_, _, names) in WRONG.items()}
 

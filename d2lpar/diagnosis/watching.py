@@ -510,7 +510,7 @@ class Watcher(Recorder):
                           has_optimizer=bool(self.optimizers), asked=sorted(self.asked))
 
     def enough(self) -> None:
-        """Enough was seen: end the run, or restore PyTorch's functions and let it go on."""
+        """Stop, as enough was seen: end the run, or restore PyTorch's functions and let it go on."""
         if self._has_ended:
             return
         self.end("", enough=True)

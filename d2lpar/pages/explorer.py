@@ -24,7 +24,7 @@ def specification(name: str) -> dict:
 
 
 def show_explorer(name: str) -> None:
-    """Put a specification on the page, with a still picture for where no script runs, and words for who sees neither.
+    """Put a specification on the page, with a still picture if no script runs, and words for readers who see neither.
 
     The still is drawn where vl-convert is installed, as where pages are stored. Outside a notebook nothing is shown.
     """

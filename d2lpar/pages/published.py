@@ -1,15 +1,15 @@
-"""What others have published: 301 trainings of one recipe, with their seconds and addresses, and 863 for control.
+"""What others have published: 301 runs of one recipe, with their seconds and addresses, and 863 for control.
 
 The recipe is that of the multi-GPU chapters of Dive into Deep Learning: ResNet-18 for small images on the 60,000 images
 of Fashion-MNIST, ten epochs; batch size 256 and learning rate 0.1 on one GPU, 512 and 0.2 on two. Weights are drawn
 from N(0, 0.01^2), but for those of layers that some pages make later. `published_runs.csv` holds what the built
 notebooks in the public history of four repositories print and draw.
 
-`controls.csv` holds trainings of the same book's pages for one device, from the same history: ten epochs of the
-same images, on ResNet's and DenseNet's pages in 96 x 96 pixels. There both libraries take the last, partial minibatch
-at the full rate, and each training starts afresh. Curves that were found twice are there once; 6 to 9 outputs a page
-could not be read. Eight of its 871 rows are no trainings of their own: the first builds of PyTorch's pages, of June
-2020, show a curve of MXNet's, to the last digit, and are left out. Both files hold numbers only, no text and no code.
+`controls.csv` holds runs of the same book's pages for one device, from the same history: ten epochs of the same images,
+on ResNet's and DenseNet's pages in 96 x 96 pixels. There both libraries take the last, partial minibatch at the full
+rate, and each run starts afresh. Curves that were found twice are there once; 6 to 9 outputs a page could not be read.
+Eight of its 871 rows are not runs of their own: the first builds of PyTorch's pages, of June 2020, show a curve of
+MXNet's, to the last digit, and are left out. Both files hold numbers only, no text and no code.
 """
 
 from __future__ import annotations

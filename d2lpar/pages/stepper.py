@@ -87,7 +87,7 @@ class _Rounds(Meter):
 
 
 def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
-    """Put the rounds of a sum on the page, by the number of devices, from `start` devices on.
+    """Put the rounds of a sum on the page, by the number of devices, starting with `start` devices.
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
     """

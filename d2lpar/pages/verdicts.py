@@ -1,4 +1,4 @@
-"""What the check of an exercise says of a reader's answer, also of one that raises."""
+"""What the check of an exercise says of a reader's answer, even of one that raises."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(label: str, answer: Any) -> None:
 def verdict(check: Callable, answer: Any) -> None:
     """Print what `check(answer)` says: "Right.", or "Not yet: " and what is wrong.
 
-    An answer that raises, that is no function, or whose result is not of the kind that
+    An answer that raises, that is not a function, or whose result is not of the kind that
     is asked for is told so in words too, never by a traceback.
     """
     if not callable(answer):

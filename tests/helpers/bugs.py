@@ -71,7 +71,7 @@ def each_adds_its_own_first(data):
 
 
 def added_as_they_arrive(data, turns=itertools.count()):
-    """Sums in another order in every run, but in the same on all devices."""
+    """Sums in a different order in every run, but in the same one on all devices."""
     shift = next(turns) % 2
     order = [*data[shift:], *data[:shift]]
     allreduce_naive(order)

@@ -87,7 +87,7 @@ class Case:
 
 
 def lengths_up_to(n):
-    """Shapes of at most `n` elements, also of none, without dimensions and with several."""
+    """Shapes of at most `n` elements, including empty ones, without dimensions and with several."""
     many = st.lists(st.integers(0, 6), max_size=4).map(tuple).filter(lambda shape: np.prod(shape) <= n)
     return st.one_of(st.integers(0, n).map(lambda length: (length,)), many)
 

@@ -58,7 +58,7 @@ def check_in_place(algorithm, case):
 
 
 def check_bits_equal_on_all_devices(algorithm, case):
-    """All replicas end with the same bits, also where they are NaN, infinite or a zero with a sign."""
+    """All replicas end with the same bits, even if they are NaN, infinite or a zero with a sign."""
     for odd in (False, True):
         data = case.buffers(odd=odd)
         algorithm(data)

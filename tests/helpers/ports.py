@@ -1,7 +1,7 @@
 """Ports for servers that are told theirs before they start.
 
-Whoever asks a system for any port is given one above 30,000, unless it is set up otherwise. These lie below, so nobody
-gets one by chance before its server has it.
+A program that asks the system for any port gets one above 30,000, unless the system is set up differently. These are
+below, so no other program gets one by chance before its server has it.
 """
 
 import errno

@@ -13,7 +13,7 @@ BLOCK_BYTES = 24  # three blocks and more where the package would have one
 
 @contextmanager
 def small_blocks(block_bytes=BLOCK_BYTES, cores=3):
-    """Several blocks for each of several threads, also on a machine of one core."""
+    """Several blocks for each of several threads, even on a machine with one core."""
     with mock.patch.multiple(collectives, BLOCK_BYTES=block_bytes, all_cores=lambda: cores):
         yield
 

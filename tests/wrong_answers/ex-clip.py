@@ -136,7 +136,7 @@ def the_sum(grads, max_norm, k, all_reduce):
 
 
 def zeros_forgotten(grads, max_norm, k, all_reduce):
-    """Divides by the norm, also where it is zero."""
+    """Divides by the norm, even if it is zero."""
     flat = torch.cat([g.flatten() for g in grads])
     all_reduce(flat)
     flat /= k

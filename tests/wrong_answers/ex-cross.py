@@ -22,18 +22,18 @@ def in_megabytes(k, link, common):
 
 
 def in_words(k, link, common):
-    """A size with its unit is no number."""
+    """A size with its unit is not a number."""
     gain = link.beta_s_per_byte - common.beta_s_per_byte
     return f"{1e-6 * (k - 1) * common.alpha_s / gain:.1f} MB" if gain > 0 else float("inf")
 
 
 def never(k, link, common):
-    """There is a size from which on the ring is faster, if the common road is fast enough."""
+    """There is a size above which the ring is faster, if the common road is fast enough."""
     return float("inf")
 
 
 def never_only_where_the_prices_are_equal(k, link, common):
-    """Where a byte is dearer on the common road, the size is negative."""
+    """Where a byte is more expensive on the common road, the size is negative."""
     if link.beta_s_per_byte == common.beta_s_per_byte:
         return float("inf")
     return (k - 1) * common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)

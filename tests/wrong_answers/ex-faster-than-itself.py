@@ -9,7 +9,7 @@ def every_second_call(i):
 
 
 def no_time_at_all(i):
-    """A call takes more than no time, also on a fast machine."""
+    """A call takes more than no time, even on a fast machine."""
     return 0.0 if i >= 5 else 1.0
 
 

@@ -30,7 +30,7 @@ def last_calls(logs):
 
 
 def names_only(logs):
-    """Looks at the names and not at the sizes: the layers in another order pass."""
+    """Looks at the names and not at the sizes: the layers in a different order pass."""
     for place, calls in enumerate(zip_longest(*logs)):
         if len({call and call[0] for call in calls}) > 1:
             parties = {}

@@ -25,7 +25,7 @@ def divided_by_texts(scores, labels):
 
 
 def filled_places_count(scores, labels):
-    """Divides by all places, also by those that were filled up."""
+    """Divides by all positions, including the padding."""
     places = sum(c.numel() for c in labels)
     return [F.cross_entropy(x.flatten(0, 1), c.flatten(), reduction="sum") / places for x, c in zip(scores, labels)]
 

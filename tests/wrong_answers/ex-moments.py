@@ -38,7 +38,7 @@ def joined_batch_by_batch(batches):
 
 
 def mean_of_the_means(batches):
-    """Averages the statistics of the batches, also of unequal ones."""
+    """Averages the statistics of the batches, even of unequal ones."""
     means, variances = zip(*[(b.mean((0, 2, 3)), b.var((0, 2, 3), correction=0)) for b in batches if len(b)])
     return sum(means) / len(means), sum(variances) / len(variances)
 

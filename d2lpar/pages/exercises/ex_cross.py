@@ -24,8 +24,8 @@ def check(ring_from):
         if never:
             continue
         if not 0 < size < inf:
-            return (f"Not yet: {case} you say {size:.3g}, but the ring is faster from "
-                    "some size on.")
+            return (f"Not yet: {case} you say {size:.3g}, but above some size "
+                    "the ring is faster.")
         naive = rounds_s([[size]] * (2 * (k - 1)), link, common)
         ring = rounds_s([[size / k] * k] * (2 * (k - 1)), link, common)
         if not abs(ring / naive - 1) <= 1e-6:

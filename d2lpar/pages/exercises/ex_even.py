@@ -11,7 +11,7 @@ def check(even_batches):
             return "Not yet: even_batches returns nothing."
         sizes = [getattr(size, "item", lambda size=size: size)() for size in sizes]
         if any(type(size) is not int or size < 1 for size in sizes):
-            return f"{case} sizes are whole numbers from 1 on; you give {sizes[:5]}."
+            return f"{case} sizes are whole numbers, at least 1; you give {sizes[:5]}."
         if sum(sizes) != n:
             return f"{case} your minibatches hold {sum(sizes)}."
         if n >= b and min(sizes) < b:

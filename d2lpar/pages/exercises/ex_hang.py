@@ -14,7 +14,7 @@ def check(where_they_part):
          (2, {step[1]: [0, 2], None: [1]})),
         ("rank 2 has one call more", [[start]] * 2 + [[start, mean]],
          (1, {None: [0, 1], mean: [2]})),
-        ("rank 1 has them in another order", [[start, *step], [start, *step[::-1]]],
+        ("rank 1 has them in a different order", [[start, *step], [start, *step[::-1]]],
          (1, {step[0]: [0], step[1]: [1]})),
         ("two places", [[start, mean, end], [start, end, end], [start, mean, mean]],
          (1, {mean: [0, 2], end: [1]})),

@@ -1,7 +1,7 @@
 """The check of the exercise `ex-scale`."""
 
 HINTS = {1 / 12: "DDP divides by the number of ranks.",
-         1 / 4: "a micro-batch is no rank.",
+         1 / 4: "a micro-batch is not a rank.",
          1 / 3: "once too often: the number of ranks is already there.",
          1 / 24: "multiply by what DDP divides by.",
          1 / 6 / 3: "one mean over all tokens, not a mean of three means.",
