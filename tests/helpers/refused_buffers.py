@@ -26,7 +26,7 @@ def refused():
     yield "overlapping itself", [torch.ones(3, 3), torch.arange(5.0).unfold(0, 3, 1)], "entry 1"
     yield "leaf", [torch.ones(2), torch.ones(2, requires_grad=True)], "entry 1 requires grad.*no_grad"
     yield "the result of a computation", [torch.ones(2, requires_grad=True) * 2, torch.ones(2)], "entry 0 requires grad"
-    yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 holds truth values"
+    yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 is boolean"
 
 
 def refused_lists():
@@ -38,7 +38,7 @@ def refused_lists():
     yield "shapes", [[a, torch.ones(3)], [b, torch.ones(2)]], "tensor 1 of each list: the shape of entry 1"
     yield "dtypes between lists", [[a], [b.double()]], "tensor 0 of each list: the dtype of entry 1"
     yield "dtypes within a list", [[a, torch.ones(2, dtype=torch.int64)], [b, torch.ones(2, dtype=torch.int64)]], (
-        "tensors of rank 0 cannot be one buffer: they are of .'torch.float32', 'torch.int64'.")
+        "tensors of rank 0 cannot share one buffer: their dtypes are .'torch.float32', 'torch.int64'.")
     yield "leaf", [[a, b], [c, torch.ones(2, requires_grad=True)]], "tensor 1 of each list: entry 1 requires grad"
     yield "expanded", [[a, torch.ones(1).expand(2)], [b, torch.ones(2)]], "tensor 1 of each list: entry 0 is an expan"
     yield "one tensor in two lists", [[a, b], [c, b]], "tensor 1 of each list: entries 0 and 1 overlap"
