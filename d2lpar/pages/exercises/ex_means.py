@@ -14,5 +14,6 @@ def check(combine):
         off = distance([torch.as_tensor(combine(means, sizes))], [gradients.mean(0)])
         if not off < 1e-12:
             shards = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
-            return f"Not yet: for shards of {shards} your result is off by {100 * off:.2g}%."
+            far = f"{off:.0%}" if 0.01 < off < 1e3 else f"a relative {off:.1g}"
+            return f"Not yet: for shards of {shards} your result is off by {far}."
     return "Right."
