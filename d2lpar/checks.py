@@ -70,7 +70,8 @@ def check_buffers(data: Sequence[Tensor]) -> None:
         raise ValueError("a collective needs at least one tensor, got none")
     for rank, x in enumerate(data):
         if not isinstance(x, Tensor):
-            raise ValueError(f"entry {rank} is {shown(x)}, not a tensor. A gradient is None before backward()")
+            raise ValueError(f"entry {rank} is {shown(x)}, not a tensor. A gradient is None until backward() "
+                             "reaches it")
         if problem := why_not_written(x):
             raise ValueError(f"entry {rank} {problem}")
         for name in ("shape", "dtype"):

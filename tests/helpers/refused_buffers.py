@@ -18,10 +18,10 @@ def overlapping_buffers():
 def refused():
     yield "no tensor", [], "at least one tensor, got none|got lengths \\[\\]"
     yield "shapes", [torch.ones(2), torch.ones(2), torch.ones(3)], (
-        r"shape of entry 2 is torch.Size\(\[3\]\), of entry 0 torch.Size\(\[2\]\)")
+        r"shape of entry 2 is torch.Size\(\[3\]\), but entry 0 has torch.Size\(\[2\]\)")
     yield "shapes that would broadcast", [torch.ones(2, 2), torch.ones(2)], "shape of entry 1"
     yield "dtypes", [torch.ones(2), torch.ones(2, dtype=torch.float64)], (
-        "dtype of entry 1 is torch.float64, of entry 0 torch.float32")
+        "dtype of entry 1 is torch.float64, but entry 0 has torch.float32")
     yield "expanded", [torch.ones(3), torch.ones(1).expand(3)], "entry 1 is an expanded tensor"
     yield "overlapping itself", [torch.ones(3, 3), torch.arange(5.0).unfold(0, 3, 1)], "entry 1"
     yield "leaf", [torch.ones(2), torch.ones(2, requires_grad=True)], "entry 1 requires grad.*no_grad"
