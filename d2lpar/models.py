@@ -147,7 +147,7 @@ def initialize(net, seed=0, init=None):
         net.cpu()
         for module in net.modules():
             if hasattr(module, "reset_parameters"):
-                module.reset_parameters()  # BatchNorm resets its running statistics, too
+                module.reset_parameters()  # BatchNorm: running statistics, too
         if init is not None:
             net.apply(init)
         net.to(device)

@@ -19,5 +19,6 @@ def check(evaluate_accuracy_on):
             minibatches.append((X, (y + wrong) % 10))
             right, count = right + n - wrong.sum().item(), count + n
         if (answer := evaluate_accuracy_on(replicas, devices, minibatches)) != right / count:
-            return f"Not yet: {k} replicas get {right} of {count} right, each in its shard; you get {answer * count:.3g}."
+            return (f"Not yet: {k} replicas get {right} of {count} right, each in its shard; "
+                    f"you get {answer * count:.3g}.")
     return "Right."
