@@ -1,7 +1,7 @@
-"""Checks that many modules need: what would be silently wrong raises a one-line error that names it.
+"""Checks that many modules need: a mistake that would be silent raises a one-line error that names it.
 
 Python's and PyTorch's own errors cover everything else, and a check that only one module needs is in that module.
-The second half is about buffers, the tensors that a collective reads and overwrites: which of them may be used, and how
+The second half is about buffers, the tensors that a collective reads and overwrites: which tensors may be used, and how
 they are cut into chunks. (A module's registered buffers, such as BatchNorm's running statistics, are something else.)
 """
 
@@ -18,10 +18,10 @@ from torch import Tensor
 
 
 def check_counts(least: int = 1, /, **values: Any) -> None:
-    """Raise ValueError unless each of `values`, by name, is a whole number of at least `least`; whether it is whole,
-    Python asks where it counts by it."""
+    """Raise ValueError unless each of `values`, by name, is at least `least`; Python itself refuses fractions where a
+    value is used to count."""
     for name, value in values.items():
-        if not value >= least:  # NaN is not
+        if not value >= least:  # so that NaN is refused, too
             raise ValueError(f"{_words(name)} must be a whole number of at least {least}, got {value}")
 
 
@@ -39,17 +39,17 @@ def check_lr(lr: float) -> None:
 
 
 def is_number(value: Any) -> bool:
-    """Whether `value` is a number that a float can hold: no truth value, not infinite, and not NaN."""
+    """Whether `value` is a finite number that a float can hold, and not a boolean."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False
 
 
 def shown(value: Any) -> str:
-    """`value` for a message: in one line that is not too long."""
+    """`value` as text for a message, on one line and not too long."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
     text = " ".join(repr(value).split())
@@ -57,34 +57,35 @@ def shown(value: Any) -> str:
 
 
 def _words(name: str) -> str:
-    """The name of an argument as it is, but `the_learning_rate` as words."""
+    """An argument's name unchanged, except that a name like `the_learning_rate` becomes words."""
     return name.replace("_", " ") if name.startswith(("the_", "a_")) else name
 
 
 def check_buffers(data: Sequence[Tensor]) -> None:
     """Raise a ValueError that names the offending entries unless `data` can be reduced in place.
 
-    Wanted: at least one tensor, one shape, one dtype, and memory of its own for every element of every buffer.
+    Required: at least one tensor, one shape, one dtype, and separate memory for every element of every buffer.
     """
     if len(data) == 0:
         raise ValueError("a collective needs at least one tensor, got none")
     for rank, x in enumerate(data):
         if not isinstance(x, Tensor):
-            raise ValueError(f"entry {rank} is {shown(x)}, no tensor. A gradient is None until backward() reaches it")
+            raise ValueError(f"entry {rank} is {shown(x)}, not a tensor. A gradient is None until backward() "
+                             "reaches it")
         if problem := why_not_written(x):
             raise ValueError(f"entry {rank} {problem}")
         for name in ("shape", "dtype"):
             if (value := getattr(x, name)) != (first := getattr(data[0], name)):
-                raise ValueError(f"the {name} of entry {rank} is {value}, of entry 0 {first}: all must be equal")
+                raise ValueError(f"the {name} of entry {rank} is {value}, but entry 0 has {first}: all must be equal")
     for a, b in overlaps(data):
         raise ValueError(f"entries {a} and {b} overlap in memory: each device needs a buffer of its own")
 
 
 def check_lists(device_tensors: Sequence[Sequence[Tensor]]) -> None:
-    """Raise a ValueError unless the lists can be reduced entry by entry, and each of them can be one buffer."""
+    """Raise a ValueError unless the lists can be reduced entry by entry, and each list fits into one buffer."""
     lengths = [len(tensors) for tensors in device_tensors]
     if not lengths or lengths[0] == 0 or len(set(lengths)) > 1:
-        raise ValueError(f"each device needs one list of the same number of tensors, at least 1, got lengths {lengths}")
+        raise ValueError(f"each device needs a list of the same number of tensors, at least 1, got lengths {lengths}")
     for i, replicas in enumerate(zip(*device_tensors)):
         try:
             check_buffers(replicas)
@@ -94,14 +95,15 @@ def check_lists(device_tensors: Sequence[Sequence[Tensor]]) -> None:
         (a, i), (b, j) = (divmod(place, lengths[0]) for place in pair)
         raise ValueError(f"tensor {i} of list {a} and tensor {j} of list {b} overlap in memory")
     for rank, tensors in enumerate(device_tensors):
-        if len(dtypes := {x.dtype for x in tensors}) > 1:  # one buffer would round those of the others
-            raise ValueError(f"the tensors of rank {rank} cannot be one buffer: they are of {sorted(map(str, dtypes))}")
+        if len(dtypes := {x.dtype for x in tensors}) > 1:  # or some would be rounded
+            raise ValueError(f"the tensors of rank {rank} cannot share one buffer: their dtypes are "
+                             f"{sorted(map(str, dtypes))}")
 
 
 def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
-    """The places (i, j), i < j, sorted, of every two of `tensors` whose first to last bytes overlap."""
+    """The sorted index pairs (i, j), i < j, of all `tensors` whose ranges from first to last byte overlap."""
     ranges = [(x.data_ptr(), x.data_ptr() + _extent_bytes(x)) for x in tensors]
-    found, near = [], []  # near: those that reach beyond the first byte of the current one
+    found, near = [], []  # near: tensors that end after the current one begins
     for b in sorted(range(len(tensors)), key=ranges.__getitem__):
         near = [a for a in near if ranges[a][1] > ranges[b][0]]
         found += [(min(a, b), max(a, b)) for a in near if tensors[a].device == tensors[b].device]
@@ -113,7 +115,7 @@ def overlaps(tensors: Sequence[Tensor]) -> list[tuple[int, int]]:
 def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor, ...]]]:
     """For each buffer, flattened, the list of its chunks, of sizes that differ by at most one element.
 
-    The chunks are views. Only a buffer that is not contiguous is copied, and written back at the end of the block.
+    The chunks are views. Only a non-contiguous buffer is copied, and it is written back at the end of the block.
     """
     flat = [x.contiguous().view(-1) for x in data]
     yield [x.tensor_split(num_chunks) for x in flat]
@@ -123,31 +125,31 @@ def cut(data: Sequence[Tensor], num_chunks: int) -> Generator[list[tuple[Tensor,
 
 
 def as_arrays(tensors: Sequence[Tensor]) -> list[np.ndarray] | list[Tensor]:
-    """NumPy arrays in the same memory, if NumPy can add all of `tensors` fast; otherwise the tensors themselves.
+    """NumPy arrays in the same memory if NumPy can add all of `tensors` fast, otherwise the tensors themselves.
 
-    It cannot reach a GPU, knows no bfloat16 and no views that are conjugated when they are read, and adds float16 one
-    by one. What NumPy writes autograd does not notice, unless `torch.autograd.graph.increment_version` tells it.
+    NumPy cannot reach a GPU, has neither bfloat16 nor lazily conjugated views, and adds float16 values one by one.
+    Autograd does not notice what NumPy writes unless `torch.autograd.graph.increment_version` tells it.
     """
     if any(x.dtype == torch.float16 for x in tensors):
         return list(tensors)
     try:
         return [x.detach().numpy() for x in tensors]
-    except (TypeError, RuntimeError):  # has no such numbers; must not read them as they are
+    except (TypeError, RuntimeError):  # no such dtype; or a lazily conjugated view
         return list(tensors)
 
 
 def why_not_written(x: Tensor) -> str:
-    """Why a sum in the place of `x` would be none, as the end of a sentence; "" if it would be one."""
+    """Say why `x` cannot be summed in place, as the end of a sentence; "" if it can."""
     if x.dtype == torch.bool:
-        return "holds truth values, which have no sum"
+        return "is boolean and cannot be summed"
     if x.numel() * x.element_size() > _extent_bytes(x):
-        return "is an expanded tensor: several of its elements are one place in memory"
+        return "is an expanded tensor: several of its elements share one memory location"
     if x.requires_grad and torch.is_grad_enabled():
         return "requires grad: reduce it under torch.no_grad()"
     return ""
 
 
 def _extent_bytes(x: Tensor) -> int:
-    """From the first byte of `x` to behind its last."""
+    """The number of bytes from the first byte of `x` to its last."""
     numel = 1 + sum((size - 1) * stride for size, stride in zip(x.shape, x.stride())) if x.numel() else 0
     return numel * x.element_size()

@@ -2,9 +2,9 @@
 
 The images that the book uses come with the package: the first 3,584 training and 2,048 test images of the official
 files (Xiao, Rasul and Vollgraf, 2017), a laptop's worth, in `fashion_mnist.npz`. With the environment variable
-D2LPAR_FULL=1 the book uses all 60,000 and 10,000. They are taken from the folder that D2LPAR_DATA names; without that
-variable from where Debian's package `dataset-fashion-mnist` puts them, or from the user's cache, into which torchvision
-downloads them once.
+D2LPAR_FULL=1 the book uses all 60,000 and 10,000. It takes them from the folder that D2LPAR_DATA names. Without that
+variable it looks where Debian's package `dataset-fashion-mnist` puts them, and then in the user's cache, into which
+torchvision downloads them once.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class Batches:
     """Minibatches of images and labels in memory, to iterate over as often as you like.
 
     Iterating gives pairs X, float32 of shape (B, 1, 28, 28) from 0 to 1, and y, int64 of shape (B,); the last pair may
-    be smaller. Training batches come in a different order each time, the same orders for the same seed.
-    All of this runs in one thread, whatever PyTorch's number of threads.
+    be smaller. Training batches come in a different order each time; the same seed gives the same orders.
+    All of this runs in one thread, however many threads PyTorch uses.
 
     Args:
-        images: uint8 of shape (n, 1, 28, 28) or any other, n at least 1.
+        images: uint8 of shape (n, ...), such as (n, 1, 28, 28), n at least 1.
         labels: whole numbers from 0 to 9, shape (n,).
 
     Raises:
-        ValueError: if the images are not bytes, or if there are not as many labels as images.
+        ValueError: if the images are not uint8, or there is not one label per image.
     """
 
     def __init__(self, images: Tensor, labels: Tensor, batch_size: int, shuffle_seed: int | None = None) -> None:
         check_counts(batch_size=batch_size)
-        if images.dtype is not torch.uint8 or not len(images) == len(labels) > 0:  # dividing by 255 is for bytes
+        if images.dtype is not torch.uint8 or not len(images) == len(labels) > 0:  # only bytes are divided by 255
             raise ValueError("Batches need uint8 images and one label per image, "
                              f"got {len(images)} images of {images.dtype} and {len(labels)} labels")
         self.images, self.labels, self.batch_size = images, labels, batch_size
@@ -93,7 +93,7 @@ class Batches:
         for start in range(0, count, self.batch_size):
             chosen = order[start : start + self.batch_size]
             # PyTorch allocates the tensors, at the addresses that its kernels prefer, and NumPy fills them: its loops
-            # never wait for a second thread, which on a busy machine can take longer than an epoch of batches
+            # never wait for a second thread, and that wait can take longer than an epoch of batches on a busy machine
             X, y = torch.empty(len(chosen), *images.shape[1:]), torch.empty(len(chosen), dtype=torch.int64)
             np.divide(images.take(chosen, axis=0), np.float32(255), out=X.numpy(), dtype=np.float32)
             y.numpy()[:] = labels.take(chosen)
@@ -102,16 +102,16 @@ class Batches:
 
 def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_test: int | None = None,
                             seed: int = 0) -> tuple[Batches, Batches]:
-    """Training batches, shuffled by `seed`, and test batches in the official order; prints one line on the source.
+    """Training batches, shuffled by `seed`, and test batches in the official order; prints one line about the data.
 
     Args:
         batch_size: examples per batch, at least 1.
-        num_train, num_test: take that many from the front of the official files; None for the book's sizes.
+        num_train, num_test: how many to take from the front of the official files; None for the book's sizes.
 
     Raises:
-        ValueError: for a number below 1, above the book's 3,584 and 2,048 images where D2LPAR_FULL is not set, or above
-            the 60,000 and 10,000 that there are.
-        DataError: if the full set is asked for and cannot be used; a file with wrong bytes is named and not read.
+        ValueError: for a number below 1, above the book's 3,584 and 2,048 images unless D2LPAR_FULL is set, or above
+            the full 60,000 and 10,000.
+        DataError: if the full set is requested and cannot be used; a file with wrong bytes is named and not used.
     """
     check_counts(batch_size=batch_size)
     book_train, book_test = book_sizes()
@@ -122,10 +122,10 @@ def load_data_fashion_mnist(batch_size: int, num_train: int | None = None, num_t
 
 
 def provenance(num_train: int, num_test: int) -> dict:
-    """Which images the first `num_train` and `num_test` are, with a SHA-256 of all their bytes and labels.
+    """Where the first `num_train` and `num_test` images come from, with a SHA-256 of all their bytes and labels.
 
     Raises:
-        ValueError, DataError: as `load_data_fashion_mnist` does.
+        ValueError, DataError: in the same cases as `load_data_fashion_mnist`.
     """
     train, test = _load(num_train, num_test)
     digest = hashlib.sha256()
@@ -175,7 +175,7 @@ def _load(num_train: int, num_test: int) -> tuple[tuple[Tensor, Tensor], tuple[T
 
 
 def full_set() -> Path:
-    """The folder that holds the four official files, packed or not; torchvision downloads them if there is none.
+    """The folder that holds the four official files, packed or not; torchvision downloads them if need be.
 
     Raises:
         DataError: if D2LPAR_DATA names a folder that does not hold them, or if the download fails.
@@ -204,11 +204,11 @@ def read_file(folder: Path, file: File) -> np.ndarray:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as problem:
-        raise DataError(f"{path} cannot be read: {problem}. Replace it, or set D2LPAR_DATA to another "
+        raise DataError(f"{path} cannot be read: {problem}. Replace it, or set D2LPAR_DATA to a different "
                         "folder") from problem
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise DataError(f"{path} is not the official file: {len(content):,} bytes unpacked, and the wrong SHA-256. "
-                        "Replace it, or set D2LPAR_DATA to another folder")
+                        "Replace it, or set D2LPAR_DATA to a different folder")
     items = np.frombuffer(bytearray(content), np.uint8, offset=file.header_bytes)
     return items.reshape(-1, 28, 28) if "images" in file.name else items
 
@@ -246,7 +246,7 @@ def _download(raw: Path) -> Path:
         with FileLock(raw / "lock"):  # several ranks may ask at once
             if _folder_with_all(raw) is None:
                 with TemporaryDirectory(dir=raw) as fresh:
-                    socket.setdefaulttimeout(30)  # for each read; torchvision sets none, and would wait for ever
+                    socket.setdefaulttimeout(30)  # for each read; torchvision sets none, and would wait forever
                     FashionMNIST(fresh, download=True)
                     for path in Path(fresh, "FashionMNIST", "raw").glob("*-ubyte"):
                         os.replace(path, raw / path.name)

@@ -1,7 +1,7 @@
-"""The models of the book, their loss, and how they start.
+"""The models of the book, their loss, and their initial parameters.
 
-LeNet (LeCun, Bottou, Bengio and Haffner, 1998, with the average pooling and the rectifiers that Dive into Deep Learning
-gave it) has eight raw tensors, so that nothing about the parameters is hidden. ResNet-18 is a module.
+LeNet (LeCun, Bottou, Bengio and Haffner, 1998, with average pooling and rectifiers as in Dive into Deep Learning) is a
+function of eight raw tensors, so that nothing about its parameters is hidden. ResNet-18 is a module.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from d2lpar.checks import check_labels
 
 
 def check_images(X: Tensor, y: Tensor) -> None:
-    """Raise ValueError unless each image has one class, none of which the loss leaves out, and no NaN is in them."""
+    """Raise ValueError unless the images are finite and each has one label, none of which the loss would ignore."""
     check_labels(X, y)
     if not X.isfinite().all():
         raise ValueError("images must be finite numbers, but X holds NaN or infinity")
-    if len(y) and not y.min() >= 0:  # -100 would be left out, and so would NaN; 10 is an error of the loss
+    if len(y) and not y.min() >= 0:  # the loss ignores -100 and refuses 10 itself; NaN must not pass either
         raise ValueError(f"classes count from 0, got {y.min().item()}")
 
 
@@ -29,7 +29,7 @@ def lenet_params(scale=None, seed=0):
     """Eight fresh tensors: normal weights and zero biases. The standard deviation is
     `scale`, by default sqrt(2 / inputs), which keeps the signal's size.
 
-    Float32, on the CPU. `scale` is the weights' standard deviation.
+    The tensors are float32, on the CPU.
 
     Source: He et al., 2015, section 2.2, for the default, which keeps the signal's size from layer to layer.
     """
@@ -48,7 +48,7 @@ def lenet_params(scale=None, seed=0):
 
 
 def lenet(X, params):
-    """Scores (B, 10) of images X (B, 1, 28, 28) under eight tensors."""
+    """Scores (B, 10) of images X (B, 1, 28, 28), given eight parameter tensors."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2, stride=2)  # (B, 20, 13, 13)
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), 2, stride=2)  # (B, 50, 4, 4)
@@ -57,7 +57,7 @@ def lenet(X, params):
 
 
 loss = nn.CrossEntropyLoss(reduction="none")  # one number per example
-"""Cross-entropy of scores (B, 10) and classes (B,), of shape (B,), in `loss(scores, y)`."""
+"""`loss(scores, y)` is the cross-entropy of scores (B, 10) and classes (B,): a tensor of shape (B,)."""
 
 
 class LeNet(nn.Module):
@@ -68,7 +68,7 @@ class LeNet(nn.Module):
         self.params = nn.ParameterList(lenet_params(seed=seed))
 
     def reset_parameters(self) -> None:
-        """Draw other parameters, by the global random generator, as layers of PyTorch's do."""
+        """Draw new parameters with the global random generator, as PyTorch's layers do."""
         for p, start in zip(self.params, lenet_params(seed=int(torch.randint(2**62, ())))):
             p.data.copy_(start)
 
@@ -77,7 +77,7 @@ class LeNet(nn.Module):
 
 
 class Residual(nn.Module):
-    """Two convolutions and what goes past them: (B, in_channels, H, W) to (B, channels, H / strides, W / strides).
+    """Two convolutions and a skip connection: (B, in_channels, H, W) to (B, channels, H / strides, W / strides).
 
     Source: He et al., 2016, section 3.
     """
@@ -128,17 +128,17 @@ def init_weights(module):
 
 
 def check_resettable(net: nn.Module, seed: int = 0, init: Any = None) -> None:
-    """Raise ValueError for a parameter that no module's `reset_parameters` draws: it would stay as it is, trained."""
+    """Raise ValueError if no module's `reset_parameters` draws some parameter, which would keep its trained values."""
     drawn = {p for m in net.modules() if hasattr(m, "reset_parameters") for p in m.parameters()}
     if kept := [name for name, p in net.named_parameters() if p not in drawn]:
         raise ValueError(f"{kept[0]} would not start afresh: give its module a method reset_parameters that draws it")
 
 
 def initialize(net, seed=0, init=None):
-    """Start `net` afresh: every layer as when it was made, then `net.apply(init)`.
-    The same seed gives the same bits wherever `net` lies.
+    """Start `net` afresh: reset every layer, then call `net.apply(init)`.
+    The same seed gives the same bits on every device.
 
-    Drawn on the CPU. The global random generator is left alone.
+    The values are drawn on the CPU. The global random generator is left alone.
     """
     check_resettable(net, seed, init)  # package only
     device = next((p.device for p in net.parameters()), torch.device("cpu"))
@@ -147,7 +147,7 @@ def initialize(net, seed=0, init=None):
         net.cpu()
         for module in net.modules():
             if hasattr(module, "reset_parameters"):
-                module.reset_parameters()  # of a BatchNorm also its running statistics
+                module.reset_parameters()  # BatchNorm: running statistics, too
         if init is not None:
             net.apply(init)
         net.to(device)

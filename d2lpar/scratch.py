@@ -1,8 +1,8 @@
 """Data-parallel training from scratch, on raw parameter tensors, and the single-device reference it is compared with.
 
-`one_worker` is that reference, and `distance` says how far a result is from it. The names that follow
-are those of Dive into Deep Learning: `get_params`, `allreduce`, `split_batch`, `train_batch`, `train`. `train_batch`
-computes one shard after the other; `train_batch_threads` computes all of them at once.
+`one_worker` is that reference, and `distance` says how far a result is from it. The names `get_params`, `allreduce`,
+`split_batch`, `train_batch` and `train` come from Dive into Deep Learning. `train_batch` computes one shard after the
+other; `train_batch_threads` computes all of them at once.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from d2lpar.timing import History
 
 
 def check_counterparts(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
-    """Raise ValueError unless each tensor has a counterpart of its shape, and there is one; none is complex."""
+    """Raise ValueError unless there are tensors, none is complex, and each has a counterpart of the same shape."""
     shapes = [[tuple(x.shape) for x in tensors] for tensors in (ours, theirs)]
     if not shapes[1] or shapes[0] != shapes[1]:
-        raise ValueError(f"each tensor needs a counterpart of its shape, got {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"each tensor needs a counterpart of the same shape, got {shapes[0]} and {shapes[1]}")
     if any(x.is_complex() for tensors in (ours, theirs) for x in tensors):
-        raise ValueError("complex numbers are not compared, as their imaginary parts would be lost")
+        raise ValueError("complex tensors cannot be compared: their imaginary parts would be lost")
 
 
 def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
-    """Raise ValueError unless each replica has the tensors of the first."""
+    """Raise ValueError unless every replica has tensors of the same shapes as the first."""
     for other in replicas:
         check_counterparts(other, replicas[0])
 
 
 def one_worker(X, y, params, lr):
-    """LeNet's parameters after one step of SGD on (X, y), with no word about devices.
+    """LeNet's parameters after one plain SGD step on (X, y), on a single device.
     They are new tensors; `params` stay as they are.
 
     Raises:
-        ValueError: for images that are not finite, or no learning rate.
+        ValueError: if an image is not finite, or the learning rate is not valid.
     """
     check_images(X, y)  # package only
     check_lr(lr)  # package only
@@ -52,13 +52,13 @@ def one_worker(X, y, params, lr):
 
 
 def distance(ours, theirs):
-    """The largest relative distance ‖a - b‖ / ‖b‖ of any tensor from its counterpart.
+    """The largest relative distance ‖a - b‖ / ‖b‖ between a tensor and its counterpart.
     NaN is infinitely far from everything.
 
-    Equal tensors, also of zeros, are at 0.
+    Equal tensors are at distance 0, even if all their values are zero.
 
     Raises:
-        ValueError: if a tensor is missing or has another shape.
+        ValueError: if a tensor is missing or has a different shape.
     """
     ours = list(ours)  # package only
     theirs = list(theirs)  # package only
@@ -72,8 +72,8 @@ def distance(ours, theirs):
 
 
 def same_bits(replicas):
-    """Whether each tensor of each replica has the bits of its counterpart in replica 0.
-    NaN is never the same.
+    """Whether every tensor of every replica has the same bits as in replica 0.
+    NaN never counts as the same.
 
     Raises:
         ValueError: if a replica lacks a tensor.
@@ -86,7 +86,7 @@ def same_bits(replicas):
 
 
 def equal_bits(p: Tensor, q: Tensor) -> bool:
-    """Whether two tensors of one shape are of one dtype, the same in every bit, and without NaN."""
+    """Whether two tensors of the same shape have the same dtype and the same bits, and no NaN."""
     p, q = (x.detach().cpu().contiguous().reshape(-1) for x in (p, q))
     return p.dtype == q.dtype and torch.equal(p, q) and torch.equal(p.view(torch.uint8), q.view(torch.uint8))
 
@@ -94,12 +94,12 @@ def equal_bits(p: Tensor, q: Tensor) -> bool:
 def check_batch(X: Tensor, y: Tensor) -> None:
     """Raise ValueError unless X and y have one entry per example."""
     if len(X) != len(y):
-        raise ValueError(f"X and y need one row per example each, got {len(X)} and {len(y)}")
+        raise ValueError(f"X and y need one row per example, got {len(X)} and {len(y)}")
 
 
 def check_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                lr: float) -> None:
-    """Raise ValueError unless there are examples, a learning rate, and a replica of its own for each device."""
+    """Raise ValueError unless there are examples, a valid learning rate, and a separate replica for each device."""
     check_lr(lr)
     check_batch(X, y)
     if len(X) == 0:
@@ -110,19 +110,19 @@ def check_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devic
     for first, second in overlaps([p for params in replicas for p in params]):
         (a, i), (b, j) = owners[first], owners[second]
         raise ValueError(f"parameter {i} of replica {a} and parameter {j} of replica {b} share memory: "
-                         "get_params makes replicas of their own")
+                         "make separate replicas with get_params")
     check_images(X, y)
 
 
 def check_update(lr: float, batch_size: int) -> None:
-    """Raise ValueError unless there is a learning rate, and a number of examples."""
+    """Raise ValueError unless the learning rate and the number of examples are valid."""
     check_lr(lr)
     check_counts(batch_size=batch_size)
 
 
 @contextmanager
 def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
-    """Within this block gradients begin at none, and if it fails none is left."""
+    """Within this block gradients start from None; if the block fails, they are set to None again."""
     def clear() -> None:
         for params in replicas:
             for p in params:
@@ -137,7 +137,7 @@ def fresh_gradients(replicas: Sequence[Sequence[Tensor]]) -> Generator[None]:
 
 
 def whole_step(step: Callable) -> Callable:
-    """The same step, which checks its arguments first; an interrupt waits for its end, and a failure leaves nothing."""
+    """The same step with its arguments checked: an interrupt waits until it ends, and a failure leaves no gradients."""
     @wraps(step)
     def checked_step(X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]], devices: Sequence[torch.device],
                      lr: float) -> None:
@@ -151,19 +151,19 @@ def whole_step(step: Callable) -> Callable:
 def get_params(params, device):
     """A replica: copies of `params` on `device`, always in memory of their own.
 
-    `params` are of a floating or complex dtype, such as `net.parameters()`; the replica's require grad.
+    `params` have a floating or complex dtype, as `net.parameters()` do; the tensors of the replica require grad.
     """
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
 
 @uninterrupted()  # package only
 def allreduce(data):
-    """Replace every tensor of `data`, one per device, by the sum of all, in place.
+    """Replace each tensor of `data`, one per device, with the sum of all, in place.
 
     Adds in rank order.
 
     Raises:
-        ValueError: before anything is changed, if shapes or dtypes differ or buffers overlap in memory.
+        ValueError: if shapes or dtypes differ or buffers overlap in memory; nothing has been changed then.
     """
     check_buffers(data)  # package only
     total = data[0]
@@ -177,7 +177,7 @@ def split_batch(X, y, devices):
     """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
     Sizes differ by at most one.
 
-    A shard that is on its device already is a view.
+    A shard that is already on its device is a view.
 
     Raises:
         ValueError: if X and y differ in length.
@@ -191,8 +191,8 @@ def split_batch(X, y, devices):
 @uninterrupted()  # package only
 @torch.no_grad()
 def sgd(params, lr, batch_size):
-    """A step of minibatch SGD, in place, with gradients summed over the minibatch.
-    Then they are zero."""
+    """One step of minibatch SGD, in place, with gradients summed over the minibatch.
+    Zeroes the gradients afterwards."""
     check_update(lr, batch_size)  # package only
     for p in params:
         p -= lr * p.grad / batch_size
@@ -203,12 +203,12 @@ def sgd(params, lr, batch_size):
 def train_batch(X, y, replicas, devices, lr):
     """One step of SGD for LeNet on the minibatch (X, y), in place on every replica.
 
-    `replicas[r]` are the eight tensors of rank r's LeNet, on `devices[r]`. Gradients that were there before do not
-    count. If a shard fails, no parameter changes, and no gradient is left.
+    `replicas[r]` holds the eight tensors of rank r's LeNet, on `devices[r]`. Earlier gradients are discarded. If a
+    shard fails, no parameter changes, and no gradient is left.
 
     Raises:
-        ValueError: for no examples, a rate that is no finite number, NaN among the images, or replicas that share
-            memory or are not one for each device.
+        ValueError: if there are no examples, the learning rate or an image is not finite, replicas share memory, or
+            there is not one replica per device.
     """
     X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
     for A, b, params in zip(X_shards, y_shards, replicas):
@@ -228,7 +228,7 @@ def shard_backward(X, y, params):
 def train_batch_threads(X, y, replicas, devices, lr):
     """The step of `train_batch`, with all shards at once, each in its own thread.
 
-    Arguments, promises and errors are the same.
+    The arguments, guarantees and errors are the same.
     """
     X_shards, y_shards = split_batch(X, y, devices)         # 2. cut
     run_on_devices(shard_backward, X_shards, y_shards, replicas)  # 3. compute
@@ -240,10 +240,10 @@ def train_batch_threads(X, y, replicas, devices, lr):
 
 @torch.no_grad()
 def evaluate_accuracy(params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """The share of examples, from 0 to 1, that LeNet with these eight tensors puts into the right class.
+    """The share of examples, from 0 to 1, that LeNet with these eight tensors classifies correctly.
 
     Raises:
-        ValueError: for images that are not finite, or without one label each.
+        ValueError: if an image is not finite, or there is not one label per image.
     """
     right, count = 0, 0
     for X, y in data_iter:
@@ -258,11 +258,11 @@ def train(
     num_devices, batch_size, lr, num_epochs=10, params=None, seed=0, num_train=None,
     step=train_batch
 ):
-    """Train LeNet on Fashion-MNIST, from `params` or from `lenet_params()`.
-    Prints a line per epoch; returns the replicas, and the history.
+    """Train LeNet on Fashion-MNIST, starting from `params` or from `lenet_params()`.
+    Prints a line per epoch; returns the replicas and the history.
 
-    `seed` orders the batches of `num_train` images; `step` is `train_batch`, or what takes the same arguments. Returns
-    the replicas, and a `History` with `accuracies` and `epoch_s`.
+    `seed` sets the order of the `num_train` images; `step` is `train_batch`, or a function that takes the same
+    arguments. The history is a `History` with `accuracies` and `epoch_s`.
     """
     check_lr(lr)  # package only
     devices = try_devices(num_devices)

@@ -280,7 +280,7 @@ def test_wrong_bytes_are_named_and_never_used(official, tmp_path, name, pack):
         with pytest.raises(DataError) as error:
             load_data_fashion_mnist(4)
         assert str(error.value).startswith(f"{path} is not the official file: {len(wrong):,} bytes unpacked"), what
-        assert "Replace it, or set D2LPAR_DATA to another folder" in str(error.value)
+        assert "Replace it, or set D2LPAR_DATA to a different folder" in str(error.value)
 
 
 def test_a_packed_file_that_cannot_be_unpacked_is_named(official, tmp_path):

@@ -164,7 +164,7 @@ def test_a_call_inside_a_device_thread_is_refused_and_does_not_hang():
             say(error)
 
     with forked(child) as (_, hear):  # a process that can be killed when it does hang
-        assert hear() == "called in device 1's own thread: would wait forever"
+        assert hear() == "run_on_devices was called from device 1's own thread and would deadlock"
 
 
 # Meetings of the ranks of one call

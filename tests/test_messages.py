@@ -196,7 +196,7 @@ def test_a_round_that_has_not_begun_is_refused_before_anything_arrives(number):
 @pytest.mark.timeout(60)
 def test_in_a_devices_own_thread_a_round_is_an_error_instead_of_waiting_forever():
     parts = numbers([1], [2])
-    with pytest.raises(RuntimeError, match="own thread: would wait forever"):
+    with pytest.raises(RuntimeError, match="own thread and would deadlock"):
         run_on_devices(lambda _: exchange(parts, [(0, 1, 0)], add=True), [0])
     assert values(parts) == [[1], [2]]
 

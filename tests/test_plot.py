@@ -255,4 +255,5 @@ def test_replicas_of_one_address_point_to_one_box():
     fig = plot.draw_memory({"the same": [7, 7], "their own": [7, 8]})
     ends = [{text.xy for text in ax.texts if hasattr(text, "xy")} for ax in fig.axes]
     assert [len(places) for places in ends] == [1, 2]
-    assert fig.get_label().endswith("the same: 2 replicas in 1 place in memory; their own: 2 replicas in 2 places in memory.")
+    assert fig.get_label().endswith(
+        "the same: 2 replicas in 1 block of memory; their own: 2 replicas in 2 blocks of memory.")

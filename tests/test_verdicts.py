@@ -37,7 +37,7 @@ def test_an_answer_is_judged_in_words(answer, words, capsys):
 
 
 @pytest.mark.parametrize("answer, words", [
-    (0.75, "Right."), (Fraction(3, 4), "Right."), (Fraction(4, 3), "Not yet: 1.33333, that is upside down."),
+    (0.75, "Right."), (Fraction(3, 4), "Right."), (Fraction(4, 3), "Not yet: 1.33333? That is upside down."),
 ])
 def test_a_number_found_by_hand_may_be_a_fraction(answer, words, capsys):
     check("ex-factor", answer)

@@ -86,7 +86,7 @@ def test_equal_numbers_of_other_bits_are_not_the_same(x, y):
                                           ([ONES], [ONES[:2]]), ([torch.ones(3, 1)], [torch.ones(1, 3)])])
 def test_a_tensor_that_is_missing_or_of_another_shape_is_an_error(ours, theirs):
     for compare in (lambda: distance(ours, theirs), lambda: same_bits([theirs, theirs or [ONES], ours])):
-        with pytest.raises(ValueError, match="each tensor needs a counterpart of its shape"):
+        with pytest.raises(ValueError, match="each tensor needs a counterpart of the same shape"):
             compare()
 
 

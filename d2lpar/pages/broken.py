@@ -13,7 +13,7 @@ from d2lpar.collectives import allreduce_ring, exchange
 
 
 def get_params_alias(params, device):
-    """Wrong: a parameter that is on `device` already is not copied.
+    """Wrong: a parameter that is already on `device` is not copied.
 
     Source: published in Dive into Deep Learning.
     """
@@ -26,7 +26,7 @@ def get_params_alias(params, device):
 def allreduce_rank_0(data):
     """Wrong: the second loop puts new tensors into the list, and changes no buffer.
 
-    Source: published in Dive into Deep Learning in 2021, mended there in December 2021.
+    Source: published in Dive into Deep Learning in 2021, fixed there in December 2021.
     """
     for i in range(1, len(data)):
         data[0][:] += data[i].to(data[0].device)

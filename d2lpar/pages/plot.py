@@ -138,7 +138,7 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
 
 
 def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
-    """Arrows from the replicas to the memory that they lie in, by heading: those of one `data_ptr` lie in one box."""
+    """For each heading, arrows from replicas to their memory: replicas with the same `data_ptr` point to one box."""
     rows = max(map(len, addresses.values()))
     fig, axes = _subplots(1, len(addresses), figsize=(3.4 * len(addresses), 0.7 + 0.55 * rows), squeeze=False)
     words = []
@@ -154,8 +154,8 @@ def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
             ax.annotate("", (3.4, row), (1.65, rank), arrowprops={"arrowstyle": "->", "color": color})
             own = places.count(place) == 1
             _box(ax, 3.4, row, 1.6, color if own else "black", "its memory" if own else "one memory")
-        words.append(f"{name}: {len(places)} replicas in {len(boxes)} place{'s' * (len(boxes) > 1)} in memory")
-    fig.set_label(f"Replicas with arrows to the memory that they lie in. {'; '.join(words)}.")
+        words.append(f"{name}: {len(places)} replicas in {len(boxes)} block{'s' * (len(boxes) > 1)} of memory")
+    fig.set_label(f"Replicas, with arrows to the memory that holds them. {'; '.join(words)}.")
     return fig
 
 
@@ -470,7 +470,7 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})
     fig.set_label(f"{ranks} rows, one per rank. A minibatch of {sum(shard_sizes)} is cut into shards of "
                   f"{', '.join(map(str, shard_sizes))} examples. In each row a complete replica turns its shard into "
-                  "one gradient. The gradients meet in a hatched box, the allreduce, and every row leaves it with the "
+                  "one gradient. All gradients enter a hatched box, the allreduce, and every row leaves it with the "
                   "same step.")
     return fig
 

@@ -18,15 +18,15 @@ def overlapping_buffers():
 def refused():
     yield "no tensor", [], "at least one tensor, got none|got lengths \\[\\]"
     yield "shapes", [torch.ones(2), torch.ones(2), torch.ones(3)], (
-        r"shape of entry 2 is torch.Size\(\[3\]\), of entry 0 torch.Size\(\[2\]\)")
+        r"shape of entry 2 is torch.Size\(\[3\]\), but entry 0 has torch.Size\(\[2\]\)")
     yield "shapes that would broadcast", [torch.ones(2, 2), torch.ones(2)], "shape of entry 1"
     yield "dtypes", [torch.ones(2), torch.ones(2, dtype=torch.float64)], (
-        "dtype of entry 1 is torch.float64, of entry 0 torch.float32")
+        "dtype of entry 1 is torch.float64, but entry 0 has torch.float32")
     yield "expanded", [torch.ones(3), torch.ones(1).expand(3)], "entry 1 is an expanded tensor"
     yield "overlapping itself", [torch.ones(3, 3), torch.arange(5.0).unfold(0, 3, 1)], "entry 1"
     yield "leaf", [torch.ones(2), torch.ones(2, requires_grad=True)], "entry 1 requires grad.*no_grad"
     yield "the result of a computation", [torch.ones(2, requires_grad=True) * 2, torch.ones(2)], "entry 0 requires grad"
-    yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 holds truth values"
+    yield "truth values", [torch.tensor([True]), torch.tensor([True])], "entry 0 is boolean"
 
 
 def refused_lists():
@@ -38,7 +38,7 @@ def refused_lists():
     yield "shapes", [[a, torch.ones(3)], [b, torch.ones(2)]], "tensor 1 of each list: the shape of entry 1"
     yield "dtypes between lists", [[a], [b.double()]], "tensor 0 of each list: the dtype of entry 1"
     yield "dtypes within a list", [[a, torch.ones(2, dtype=torch.int64)], [b, torch.ones(2, dtype=torch.int64)]], (
-        "tensors of rank 0 cannot be one buffer: they are of .'torch.float32', 'torch.int64'.")
+        "tensors of rank 0 cannot share one buffer: their dtypes are .'torch.float32', 'torch.int64'.")
     yield "leaf", [[a, b], [c, torch.ones(2, requires_grad=True)]], "tensor 1 of each list: entry 1 requires grad"
     yield "expanded", [[a, torch.ones(1).expand(2)], [b, torch.ones(2)]], "tensor 1 of each list: entry 0 is an expan"
     yield "one tensor in two lists", [[a, b], [c, b]], "tensor 1 of each list: entries 0 and 1 overlap"

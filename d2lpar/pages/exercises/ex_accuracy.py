@@ -8,7 +8,7 @@ from d2lpar.scratch import get_params, split_batch
 
 
 def check(evaluate_accuracy_on):
-    """Each replica has weights of its own, so that the count shows who was asked."""
+    """Each replica has different weights, so that the count shows which replica was asked."""
     for k in (2, 3, 4):
         devices, minibatches, right, count = try_devices(k), [], 0, 0
         replicas = [get_params(lenet_params(seed=i), d) for i, d in enumerate(devices)]
@@ -19,5 +19,6 @@ def check(evaluate_accuracy_on):
             minibatches.append((X, (y + wrong) % 10))
             right, count = right + n - wrong.sum().item(), count + n
         if (answer := evaluate_accuracy_on(replicas, devices, minibatches)) != right / count:
-            return f"Not yet: {k} replicas find {right} of {count} right in their shards; you, {answer * count:.3g}."
+            return (f"Not yet: {k} replicas get {right} of {count} right, each in its shard; "
+                    f"you get {answer * count:.3g}.")
     return "Right."

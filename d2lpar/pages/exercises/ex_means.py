@@ -13,5 +13,7 @@ def check(combine):
         means = [shard.mean(0) for shard in gradients.split(sizes)]
         off = distance([torch.as_tensor(combine(means, sizes))], [gradients.mean(0)])
         if not off < 1e-12:
-            return f"Not yet: for shards of {sizes} you are {off:.2g} off, relatively."
+            shards = f"{', '.join(map(str, sizes[:-1]))} and {sizes[-1]}"
+            far = f"{off:.0%}" if 0.01 < off < 1e3 else f"a relative {off:.1g}"
+            return f"Not yet: for shards of {shards} your result is off by {far}."
     return "Right."

@@ -15,7 +15,7 @@ def check(wrong_step):
 
     for sizes in ([12, 12], [8, 8, 8], [23, 1], [1, 2, 3, 18], [24, 0], [1] * 24):
         if not (far := off(sizes)) < 1e-12:
-            return f"Not yet: for shards of {sizes} it is {far:.2g} off, so the page finds it."
+            return f"Not yet: for shards of {sizes} the step is off by {far:.2g}, so this page would notice."
     if max(off([4, 3]), off([30, 18]), off([12, 12], 0.01), off([0, 24]), off([12, 12], seed=1), off([1] * 30)) < 1e-12:
-        return "Not yet: it is right for other sizes, rates, parameters and numbers of shards, too."
+        return "Not yet: other batch sizes, rates, parameters and numbers of shards are right, too."
     return "Right."

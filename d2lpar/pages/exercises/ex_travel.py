@@ -7,10 +7,10 @@ NUMBERS = sum(p.numel() for p in lenet_params())
 
 def check_number(numbers_sent):
     """What is not right yet of the number, in words, or "Right."."""
-    hints = {NUMBERS: "that is one gradient; how many travel?",
-             2 * NUMBERS: "that is the way to rank 0. And the way back?",
-             3 * NUMBERS: "rank 0 sends nothing to itself, and what of the way back?",
-             6 * NUMBERS: "rank 0 sends nothing to itself."}
+    hints = {NUMBERS: "That is one gradient. How many are sent?",
+             2 * NUMBERS: "That is the way to rank 0. And the way back?",
+             3 * NUMBERS: "Rank 0 sends nothing to itself. And what about the way back?",
+             6 * NUMBERS: "Rank 0 sends nothing to itself."}
     if numbers_sent == 4 * NUMBERS:
         return "Right."
     return f"Not yet: {numbers_sent:,}? " + hints.get(numbers_sent, "Who sends how many numbers to whom?")

@@ -13,6 +13,6 @@ def check(wrong_allreduce):
         if len(set(after[numbers])) > 1:
             return f"Not yet: {numbers} become {after[numbers]}, and \"same bits\" finds you out."
     if after[1, 2, 3] != [6, 6, 6]:
-        return f"Not yet: 1, 2 and 3 become {after[1, 2, 3]}, and the page finds you out."
+        return f"Not yet: 1, 2 and 3 become {after[1, 2, 3]}, and this page finds you out."
     right = [numbers for numbers, found in after.items() if found[0] == sum(numbers)]
-    return f"Not yet: for {right[-1]} it is the sum." if len(right) > 1 else "Right."
+    return f"Not yet: for {right[-1]} the result is still the sum." if len(right) > 1 else "Right."
