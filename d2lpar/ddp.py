@@ -183,7 +183,7 @@ class OwnDDP(nn.Module):
         self._sent: list[tuple[Tensor, dist.Work]] = []
 
     def __deepcopy__(self, memo: dict) -> OwnDDP:
-        raise TypeError("a copy would not average gradients, because the hooks stay with "
+        raise TypeError("a copy would not average gradients, as the hooks stay with "
                         "the original: copy .module, and wrap the copy")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
