@@ -162,8 +162,8 @@ def all_gather_vectors(own: Tensor, ranks: int) -> list[Tensor]:
         dist.all_gather(parts, own)
     else:
         raise RuntimeError(
-            f"the forward pass ran on {ranks} ranks at once, but the backward pass does not. Run the backward pass with "
-            "run_on_devices too, as DataParallel does, or use one process per rank")
+            f"the forward pass ran on {ranks} ranks at once, but the backward pass does not. Run the backward pass "
+            "with run_on_devices too, as DataParallel does, or use one process per rank")
     if any(part.shape != own.shape for part in parts):
         raise ValueError(f"the ranks are not in the same layer: they sent {[len(part) for part in parts]} values")
     return parts

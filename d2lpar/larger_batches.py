@@ -84,12 +84,13 @@ def check_gradients(gradients: Tensor, b: int) -> None:
     """Raise ValueError unless there are at least two gradients, one per row, finite and not all the same."""
     check_counts(b=b)
     if gradients.dim() != 2 or len(gradients) < 2:
-        raise ValueError(f"gradients must be a tensor with one gradient per row, at least two, got shape {tuple(gradients.shape)}")
+        raise ValueError("gradients must be a tensor with one gradient per row, at least two, got shape "
+                         f"{tuple(gradients.shape)}")
     if not gradients.isfinite().all():
         raise ValueError("gradients must be finite, but some values are not")
     if (gradients == gradients[0]).all():
-        raise ValueError(f"gradients must differ, but all {len(gradients)} rows are equal, as they are after an allreduce. "
-                         "Take each rank's gradient before the exchange")
+        raise ValueError(f"gradients must differ, but all {len(gradients)} rows are equal, as they are after an "
+                         "allreduce. Take each rank's gradient before the exchange")
 
 
 def noise_scale(gradients, b):
