@@ -32,7 +32,7 @@ def one_number_each(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tenso
 
 
 def accumulate_gradients(net, X, y, num_microbatches, loss=cross_entropy):
-    """Add the gradient of the mean loss over (X, y) to each `grad`; return the mean loss.
+    """Add the gradient of the mean loss over (X, y) to `grad`, and return that mean.
     `loss` returns one value per example.
 
     Micro-batches are cut like shards: their sizes differ by at most one. Every example counts, so labels must not be

@@ -77,6 +77,22 @@ def test_the_moments_of_two_shards_by_hand():
     assert combine_moments([0, 0], [torch.zeros(1)] * 2, [torch.zeros(1)] * 2) == (0, 0, 0)
 
 
+def test_the_four_numbers_of_the_chapter_have_its_outputs_and_gradients():
+    def outputs_and_gradients(shards, grads, norm):
+        outputs, of_inputs, *_ = on_shards(norm, [torch.tensor(shard).double().unsqueeze(1) for shard in shards], grads)
+        return [torch.cat(parts).flatten().tolist() for parts in (outputs, of_inputs)]
+
+    first_output = [torch.tensor([[1.0], [0.0]]).double(), torch.zeros(2, 1).double()]
+    norm = SyncBatchNorm(1, eps=0, affine=False).double()
+    outputs, grads = outputs_and_gradients([[3, 9], [11, 17]], first_output, norm)
+    assert outputs == pytest.approx([-1.4, -0.2, 0.2, 1.4])
+    assert grads == pytest.approx([0.052, -0.064, -0.036, 0.048])
+    raised, _ = outputs_and_gradients([[3, 9], [11, 18]], first_output, norm)
+    assert raised == pytest.approx([-1.35, -0.23, 0.14, 1.45], abs=0.005)
+    by_shard = [nn.BatchNorm1d(1, eps=0, affine=False)(torch.tensor(shard)[:, None]) for shard in ([3.0, 9.0], [11.0, 17.0])]
+    assert torch.cat(by_shard).flatten().tolist() == pytest.approx([-1, 1, -1, 1])
+
+
 # Moments
 
 

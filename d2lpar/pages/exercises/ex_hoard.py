@@ -34,5 +34,5 @@ def check(hoard):
         whole, kept = (most_kept_bytes(function, net, X, y, pieces) for function, pieces in
                        ((accumulate_gradients, 1), (hoard, m)))
         if kept < whole:
-            return f"{case} you keep {kept} bytes, and the whole minibatch at once keeps {whole}."
+            return f"{case} you keep {kept} bytes, but the whole keeps {whole}."
     return "Right."

@@ -36,10 +36,10 @@ def check(loss_parts):
                    for now, then in zip(given, before))
         if not same or any(x.grad is not None for x in scores):
             return "Not yet: you changed the scores, a gradient or the labels."
-        case = f"Not yet: micro-batches with {[int((c >= 0).sum()) for c in labels]} labels that count: "
+        case = f"Not yet: {[int((c >= 0).sum()) for c in labels]} labels that count: "
         total = sum(p.item() for p in parts)
         if not abs(total - whole.item()) < 1e-12:
-            return f"{case}the parts must sum to {whole.item():.6f}, yours sum to {total:.6f}."
+            return f"{case}the parts must sum to {whole.item():.6f}, not {total:.6f}."
         for i, part in enumerate(parts):
             if not part.requires_grad:
                 return f"{case}part {i} has no gradient."
