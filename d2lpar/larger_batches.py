@@ -12,54 +12,55 @@ from d2lpar.models import loss as cross_entropy
 
 
 def check_counted(y: Tensor) -> None:
-    """Raise ValueError for a label that the loss may leave out of its sum."""
+    """Raise ValueError for a label that the loss may ignore."""
     if len(y) and y.min() < 0:
-        raise ValueError(f"labels count from 0, got {y.min().item()}: where some labels do not count, divide the "
-                         "summed loss by the number of those that do")
+        raise ValueError(f"labels must not be negative, got {y.min().item()}. If some labels are to be ignored, divide "
+                         "the summed loss by the number of the others")
 
 
 def one_number_each(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    """`loss`, but ValueError where it does not give one number for each label."""
+    """`loss`, with a ValueError if it does not return one value per label."""
     def checked(scores: Tensor, y: Tensor) -> Tensor:
         losses = loss(scores, y)
         if losses.shape != y.shape:
-            raise ValueError(f"loss must give one number per example, as with reduction='none', here {len(y)}, got "
-                             f"shape {tuple(losses.shape)}: the mean of a micro-batch is divided by the wrong number")
+            raise ValueError(f"loss must return one value per example, as with reduction='none': expected shape "
+                             f"{tuple(y.shape)}, got {tuple(losses.shape)}. The mean of a micro-batch would be divided "
+                             "by the wrong number")
         return losses
 
     return checked
 
 
 def accumulate_gradients(net, X, y, num_microbatches, loss=cross_entropy):
-    """Add the gradient of the mean loss of (X, y) to `grad`, and return that mean.
-    `loss` gives a number per example.
+    """Add the gradient of the mean loss over (X, y) to `grad`, and return that mean.
+    `loss` returns one value per example.
 
-    Micro-batches are cut as shards are: sizes differ by at most one. Every example counts, so no label is negative.
-    After an error, call `net.zero_grad()`.
+    Micro-batches are cut like shards: their sizes differ by at most one. Every example counts, so labels must not be
+    negative. After an error, call `net.zero_grad()`.
 
     Raises:
-        ValueError: for a `loss` that gives the mean of a micro-batch.
+        ValueError: if `loss` returns a mean instead of one value per example, or if a label is negative.
     """
     loss = one_number_each(loss)  # package only
     check_counted(y)  # package only
     total = 0.0
     for A, c in zip(X.tensor_split(num_microbatches), y.tensor_split(num_microbatches)):
-        part = loss(net(A), c).sum() / len(X)  # of the whole minibatch
-        part.backward()  # adds to `grad`, and frees what the forward pass has kept
+        part = loss(net(A), c).sum() / len(X)  # the whole minibatch, not len(A)
+        part.backward()  # adds to `grad`, frees what the forward pass kept
         total += part.item()
     return total
 
 
 def check_warmup(step: int, warmup: int, num_updates: int) -> None:
-    """Raise ValueError unless the update `step` is one of the run, and the warm-up ends within it."""
+    """Raise ValueError unless the run has an update `step` and is at least as long as the warm-up."""
     if not 0 <= warmup <= num_updates:
-        raise ValueError(f"a warm-up of {warmup} updates is longer than the run, which has {num_updates}")
+        raise ValueError(f"warmup must be between 0 and num_updates, which is {num_updates}, got {warmup}")
     if not 0 <= step < num_updates:
-        raise ValueError(f"the run has updates 0 to {num_updates - 1}, there is no update {step}")
+        raise ValueError(f"there is no update {step}: the updates of the run are numbered 0 to {num_updates - 1}")
 
 
 def linear_lr(lr, k):
-    """The learning rate for k times the batch size by the linear rule: k times `lr`.
+    """The linear rule: k times the learning rate `lr` for k times the batch size.
 
     Source: Goyal et al., 2017, section 2.1; used before by Krizhevsky, 2014.
     """
@@ -67,8 +68,10 @@ def linear_lr(lr, k):
 
 
 def warmup_lr(step, lr, k, warmup, num_updates):
-    """The rate of update `step`, 0 to num_updates - 1: from `lr` straight up to k * lr.
-    Update `warmup` is the first at the full rate; without a warm-up (0) all are.
+    """The learning rate of update `step` (0 to num_updates - 1), rising from `lr` to
+    k * lr in equal steps. Update `warmup` is the first at the full rate.
+
+    Without a warm-up (0) every update has the full rate.
 
     Source: Goyal et al., 2017, section 2.2, the gradual warm-up.
     """
@@ -78,19 +81,24 @@ def warmup_lr(step, lr, k, warmup, num_updates):
 
 
 def check_gradients(gradients: Tensor, b: int) -> None:
-    """Raise ValueError unless there are two gradients or more, one a row, and finite."""
+    """Raise ValueError unless there are at least two gradients, one per row, finite and not all the same."""
     check_counts(b=b)
     if gradients.dim() != 2 or len(gradients) < 2:
-        raise ValueError(f"gradients must be rows of a tensor, two at least, got shape {tuple(gradients.shape)}")
+        raise ValueError("gradients must be a tensor with one gradient per row, at least two, got shape "
+                         f"{tuple(gradients.shape)}")
     if not gradients.isfinite().all():
-        raise ValueError("gradients must be finite, some are not")
+        raise ValueError("gradients must be finite, but some values are not")
+    if (gradients == gradients[0]).all():
+        raise ValueError(f"gradients must differ, but all {len(gradients)} rows are equal, as they are after an "
+                         "allreduce. Take each rank's gradient before the exchange")
 
 
 def noise_scale(gradients, b):
-    """The batch size B at which noise and gradient are equally large.
-    Each row of `gradients` is a mean over b examples, all at the same parameters.
+    """The batch size B at which the noise is as large as the gradient.
+    Each row of `gradients` is the mean over b examples of its own, all rows at the
+    same parameters and before any exchange between devices.
 
-    It is inf where the gradient cannot be told from its noise.
+    B is inf if the gradient cannot be told from its noise.
 
     Source: McCandlish et al., 2018, the simple noise scale, appendix A.1.
     """

@@ -15,7 +15,7 @@ from d2lpar.models import resnet18
 from d2lpar.scratch import distance, same_bits
 from helpers.modules import Picky, Refuse99, known, rand
 
-pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(60)]  # what hangs shall not hang for long
+pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(60)]  # a hang must end soon
 
 # sizes of the shards of 1, 2, 3 and 5 ranks: equal, unequal, empty, of one example
 CUTS = [[12], [6, 6], [5, 7], [4, 4, 4], [1, 3, 8], [12, 0, 0], [0, 7, 5], [2, 3, 2, 3, 2], [0, 1, 0, 11, 0]]
@@ -77,6 +77,22 @@ def test_the_moments_of_two_shards_by_hand():
     assert combine_moments([0, 0], [torch.zeros(1)] * 2, [torch.zeros(1)] * 2) == (0, 0, 0)
 
 
+def test_the_four_numbers_of_the_chapter_have_its_outputs_and_gradients():
+    def outputs_and_gradients(shards, grads, norm):
+        outputs, of_inputs, *_ = on_shards(norm, [torch.tensor(shard).double().unsqueeze(1) for shard in shards], grads)
+        return [torch.cat(parts).flatten().tolist() for parts in (outputs, of_inputs)]
+
+    first_output = [torch.tensor([[1.0], [0.0]]).double(), torch.zeros(2, 1).double()]
+    norm = SyncBatchNorm(1, eps=0, affine=False).double()
+    outputs, grads = outputs_and_gradients([[3, 9], [11, 17]], first_output, norm)
+    assert outputs == pytest.approx([-1.4, -0.2, 0.2, 1.4])
+    assert grads == pytest.approx([0.052, -0.064, -0.036, 0.048])
+    raised, _ = outputs_and_gradients([[3, 9], [11, 18]], first_output, norm)
+    assert raised == pytest.approx([-1.35, -0.23, 0.14, 1.45], abs=0.005)
+    by_shard = [nn.BatchNorm1d(1, eps=1e-12, affine=False)(torch.tensor(shard)[:, None]) for shard in ([3.0, 9.0], [11.0, 17.0])]
+    assert torch.cat(by_shard).flatten().tolist() == pytest.approx([-1, 1, -1, 1])
+
+
 # Moments
 
 
@@ -100,7 +116,7 @@ def test_a_mean_of_ten_thousand_does_not_swallow_a_variance_of_one_in_float32(si
     assert distance([naive], [right.var(1, correction=0)]) > 1, "the case is too easy"
     replicas = [SyncBatchNorm(2, affine=False) for _ in sizes]
     out = torch.cat(run_on_devices(lambda m, shard: m(shard), replicas, x.split(sizes)))
-    assert distance([out], [F.batch_norm(x.double(), None, None, training=True)]) < 2e-3, "1e4 has steps of 1e-3"
+    assert distance([out], [F.batch_norm(x.double(), None, None, training=True)]) < 2e-3, "at 1e4, float32 has steps of 1e-3"
 
 
 # A layer, forward and backward
@@ -225,9 +241,9 @@ def test_one_value_per_channel_in_the_whole_batch_is_refused_and_changes_nothing
     norm = layer(SyncBatchNorm)
     before = [b.clone() for b in norm.buffers()]
     parallel = DataParallel(norm, try_devices(2))
-    with pytest.raises(ValueError, match="more than one value per channel is needed in training, got 1 on all ranks"):
+    with pytest.raises(ValueError, match="training needs more than one value per channel, got 1 over all ranks"):
         parallel(rand(1, 3))
-    with pytest.raises(ValueError, match="got 1 on all ranks together") as error:
+    with pytest.raises(ValueError, match="got 1 over all ranks") as error:
         run_on_devices(lambda x: layer(SyncBatchNorm)(x), rand(1, 3).split([0, 1]))
     assert error.value.__notes__ == ["raised on rank 0 of 2 devices"]
     assert same_bits([list(norm.buffers()), before])
@@ -235,8 +251,8 @@ def test_one_value_per_channel_in_the_whole_batch_is_refused_and_changes_nothing
 
 
 @pytest.mark.parametrize("x, words", [
-    (torch.ones(4, 1), "expected 3 channels of real numbers, got a tensor of shape .4, 1. and torch.float32"),
-    (torch.ones(4, 3, dtype=torch.int64), "of real numbers"), (torch.ones(3), "3 channels")])
+    (torch.ones(4, 1), "expected a floating-point tensor with 3 channels, got a tensor of shape .4, 1. and torch.float32"),
+    (torch.ones(4, 3, dtype=torch.int64), "floating-point"), (torch.ones(3), "3 channels")])
 def test_an_input_that_does_not_fit_is_refused_and_releases_the_other_ranks(x, words):
     with pytest.raises(ValueError, match=words) as error:
         run_on_devices(lambda x: SyncBatchNorm(3)(x), [torch.ones(4, 3), x, torch.ones(4, 3)])
@@ -273,13 +289,13 @@ def test_a_replica_that_raises_releases_the_others_and_its_own_error_is_reported
 def test_a_backward_pass_that_not_all_ranks_run_at_once_is_refused_and_does_not_hang():
     x = rand(6, 3).requires_grad_()
     outputs = run_on_devices(lambda shard: layer(SyncBatchNorm)(shard), x.split([3, 3]))
-    with pytest.raises(RuntimeError, match="the forward pass was that of 2 ranks at once, and the backward pass is not"):
+    with pytest.raises(RuntimeError, match="the forward pass ran on 2 ranks at once, but the backward pass does not"):
         torch.cat(outputs).sum().backward()
 
 
 def test_ranks_in_different_layers_are_told_so():
     norms = [SyncBatchNorm(2), SyncBatchNorm(3)]
-    with pytest.raises(ValueError, match=r"not in the same layer: they give \[5, 7\] numbers"):
+    with pytest.raises(ValueError, match=r"not in the same layer: they sent \[5, 7\] values"):
         run_on_devices(lambda norm: norm(torch.ones(4, norm.num_features)), norms)
 
 
@@ -299,7 +315,7 @@ def test_a_converted_network_keeps_its_parameters_statistics_hooks_and_mode():
     assert places == [id(m) for m in net.modules()]
     net[1](rand(3, 4).float())
     assert seen == [1]
-    assert convert_batchnorm(nn.BatchNorm2d(3)).__class__ is SyncBatchNorm, "also a layer by itself"
+    assert convert_batchnorm(nn.BatchNorm2d(3)).__class__ is SyncBatchNorm, "a layer on its own, too"
     assert convert_batchnorm(net) is net, "again"
 
 
@@ -310,7 +326,7 @@ class Odd(nn.BatchNorm1d):
 @pytest.mark.parametrize("odd", [nn.LazyBatchNorm2d(), Odd(3)])
 def test_what_cannot_be_converted_is_named_and_nothing_is(odd):
     net = nn.Sequential(nn.BatchNorm1d(3), odd)
-    with pytest.raises(ValueError, match=f"1 is a {type(odd).__name__}, and may do something else"):
+    with pytest.raises(ValueError, match=f"1 has the type {type(odd).__name__}, which may do something other"):
         convert_batchnorm(net)
     assert type(net[0]) is nn.BatchNorm1d
 
@@ -376,7 +392,7 @@ def test_a_backward_pass_in_the_gpus_own_thread_says_what_to_do():
     device = torch.device("cuda", 0)
     X, layers = rand(6, 3, 4, 4).to(device).requires_grad_(), [layer(SyncBatchNorm).to(device) for _ in range(2)]
     outs = run_on_devices(lambda norm, x: norm(x), layers, list(X.chunk(2)))
-    with pytest.raises(RuntimeError, match="Run it by run_on_devices too"):
+    with pytest.raises(RuntimeError, match="Run the backward pass with run_on_devices too"):
         torch.cat(outs).square().sum().backward()
 
 

@@ -1,10 +1,11 @@
-"""Tests of d2lpar.larger_batches: the noise scale is that of a distribution that is known."""
+"""Tests of d2lpar.larger_batches: the noise scale of a known distribution, and what has no noise scale."""
 
 from math import inf
 
 import pytest
 import torch
 
+from d2lpar import allreduce
 from d2lpar.larger_batches import noise_scale
 
 
@@ -28,6 +29,17 @@ def test_few_noisy_gradients_are_not_taken_for_a_signal():
 
 
 @pytest.mark.parametrize("gradients", [torch.ones(1, 3), torch.ones(3), torch.tensor([[1.0], [float("nan")]])])
-def test_what_has_no_noise_scale_is_refused(gradients):
+def test_gradients_without_a_noise_scale_are_refused(gradients):
     with pytest.raises(ValueError, match="gradients must be"):
         noise_scale(gradients, 8)
+
+
+@pytest.mark.parametrize("k", [2, 3, 7])
+def test_gradients_taken_after_the_exchange_are_refused_and_the_same_ones_before_it_are_not(k):
+    # once added up they are all equal: the noise would be 0.0, or rounding, and so would the batch size
+    gradients = torch.rand(k, 5, generator=torch.Generator().manual_seed(k)) + 1
+    assert noise_scale(gradients, 4) > 0.01
+    allreduce(list(gradients))
+    for after in (gradients, gradients / k):
+        with pytest.raises(ValueError, match=f"all {k} rows are equal, as they are after an allreduce.* before the exchange"):
+            noise_scale(after, 4)

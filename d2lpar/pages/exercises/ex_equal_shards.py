@@ -17,12 +17,12 @@ def check(equal_only):
         answer = equal_only(*given)
         case = f"Not yet: shards of {', '.join(map(str, sizes))} values:"
         if answer is None or len(answer) != 3:
-            return f"{case} give a count, the mean and the squares, not {answer!r}."
+            return f"{case} return a count, the mean and the squares, not {answer!r}."
         count, mean, squares = answer
         off = distance([mean], [right[1]])
         if len(set(sizes)) == 1:
             if count != right[0] or not off < 1e-12 or not distance([squares], [right[2]]) < 1e-12:
-                return f"{case} they are equal, and you do not give the moments of the whole."
+                return f"{case} the shards are equal, but you do not return the moments of the whole."
         elif not 1e-3 < off < float("inf"):
-            return f"{case} your mean is {'no number' if off > 1 else 'the right one'}."
+            return f"{case} your mean is {'not a finite number' if off > 1 else 'the right one'}."
     return "Right."

@@ -25,14 +25,14 @@ def check(hoard):
         (right, pieces), (ours, own) = found
         case = f"Not yet: {n} examples in {m} micro-batches:"
         if any(g is None for g in ours):
-            return f"{case} you leave no gradient."
+            return f"{case} you leave a parameter without a gradient."
         if own != pieces:
-            return f"{case} the network has to see {pieces} examples, it sees {own}."
+            return f"{case} the network must see {pieces} examples, but it sees {own}."
         far = distance(ours, right)
         if not far < 1e-12:
-            return f"{case} your gradient is {far:.1%} off."
+            return f"{case} your gradient is off by {far:.1%}."
         whole, kept = (most_kept_bytes(function, net, X, y, pieces) for function, pieces in
                        ((accumulate_gradients, 1), (hoard, m)))
         if kept < whole:
-            return f"{case} {kept} bytes are kept, by the whole {whole}."
+            return f"{case} you keep {kept} bytes, but the whole keeps {whole}."
     return "Right."

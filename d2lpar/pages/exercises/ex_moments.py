@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Memory(TorchDispatchMode):
-    """Remembers every tensor of at least so many numbers that PyTorch makes."""
+    """Remembers every tensor with at least `least` values that PyTorch creates."""
 
     def __init__(self, least):
         super().__init__()
@@ -22,7 +22,7 @@ class Memory(TorchDispatchMode):
         return out
 
     def held(self, apart_from):
-        """How many numbers lie in those that are still there, views counted once."""
+        """How many values the remaining tensors hold; views of the same memory count once."""
         there = [ref() for ref in self.made]
         places = {x.untyped_storage().data_ptr(): x.untyped_storage().nbytes()
                   // x.element_size() for x in there if x is not None}
@@ -31,21 +31,21 @@ class Memory(TorchDispatchMode):
 
 
 def one_by_one(whole, sizes, memory, held):
-    """Batches, each made when it is asked for; notes how many numbers tensors, arrays and lists hold by then."""
+    """Yield batches one by one; before each, note how many values tensors, arrays and lists hold."""
     before = None
     for batch in whole.split(sizes):
-        elsewhere = tracemalloc.get_traced_memory()[0]  # arrays and lists, but no tensors
+        elsewhere = tracemalloc.get_traced_memory()[0]  # arrays and lists, but not tensors
         before = elsewhere if before is None else before
         held.append(memory.held(apart_from=whole) + max(0, elsewhere - before) // whole.element_size())
         yield batch.clone()
 
 
 def numbers_held(mean_and_variance, whole, sizes):
-    """What the answer gives, and how many numbers it held before each batch."""
+    """The answer's result, and how many values it held before each batch."""
     held = []
     tracemalloc.start()
     try:
-        with Memory(whole[0].numel()) as memory:  # from one image on
+        with Memory(whole[0].numel()) as memory:  # one image or more
             answer = mean_and_variance(one_by_one(whole, sizes, memory, held))
     finally:
         tracemalloc.stop()
@@ -70,17 +70,17 @@ def check(mean_and_variance):
         if answer is None:
             return "Not yet: mean_and_variance returns nothing."
         if len(answer) != 2 or any(getattr(a, "shape", ()) != (2,) for a in answer):
-            return f"Not yet: {case}: give two tensors of 2 numbers, not {answer!r}."
+            return f"Not yet: {case}: return two tensors of 2 values, not {answer!r}."
         flat = whole.double().transpose(0, 1).flatten(1)
         for name, given, right in zip(("mean", "variance"), answer,
                                       (flat.mean(1), flat.var(1, correction=0))):
             away = (given.double() - right).abs().max()
             if not away < 1e-3 * (1 if name == "variance" else 1 + far):
                 return (f"Not yet: {case}: the {name} is {right.tolist()}, "
-                        f"and you give {given.tolist()}.")
+                        f"but you return {given.tolist()}.")
         if len(held) != len(sizes):
-            return f"Not yet: {case}: you have taken only {len(held)} batches."
-        if len(sizes) == 20 and max(held) > 4 * largest:  # small batches are less than what Python needs to count them
-            return (f"Not yet: {case}: {max(held):,} numbers were in memory before a "
-                    f"batch was read, and a batch has at most {largest:,}.")
+            return f"Not yet: {case}: you read only {len(held)} of {len(sizes)} batches."
+        if len(sizes) == 20 and max(held) > 4 * largest:  # small batches take less than Python needs to count them
+            return (f"Not yet: {case}: you held {max(held):,} values in memory before a "
+                    f"batch was read, although a batch has at most {largest:,}.")
     return "Right."

@@ -15,7 +15,7 @@ def check(of_the_whole):
         generator = torch.Generator().manual_seed(sum(sizes))
         whole = torch.randn(sum(sizes), 3, generator=generator, dtype=torch.float64)
         whole += torch.arange(len(whole)).unsqueeze(1) / 4
-        if sizes == (3, 5):  # a shard that looks as if it were empty, and is not
+        if sizes == (3, 5):  # a shard that looks empty but is not
             whole[:3] = torch.tensor([[-1.0], [0.0], [1.0]])
         kept = []
         for shard in [*whole.split(list(sizes)), whole]:
@@ -31,14 +31,14 @@ def check(of_the_whole):
         if answer is None:
             return "Not yet: of_the_whole returns nothing."
         if len(answer) != 2 or any(getattr(a, "shape", ()) != (3,) for a in answer):
-            return f"Not yet: {case}: give two tensors of 3 numbers, not {answer!r}."
+            return f"Not yet: {case}: return two tensors of 3 values, not {answer!r}."
         same = given[0] == before[0] and all(
             len(now) == len(then) and same_bits([now, then])
             for now, then in zip(given[1:], before[1:]))
         if not same:
-            return f"Not yet: {case}: you have changed what the ranks have kept."
+            return f"Not yet: {case}: you changed the statistics that the ranks kept."
         for name, mine, theirs in zip(("mean", "variance"), answer, right):
             if not distance([mine], [theirs]) < 1e-10:
-                return (f"Not yet: {case}: one worker has kept the {name} "
-                        f"{theirs.tolist()}, and you give {mine.tolist()}.")
+                return (f"Not yet: {case}: a single device keeps the {name} "
+                        f"{theirs.tolist()}, but you return {mine.tolist()}.")
     return "Right."

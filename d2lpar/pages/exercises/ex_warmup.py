@@ -19,7 +19,7 @@ def check(lr_at):
                 right = k * lr * (1 + cos(pi * p)) / 2
             is_text = isinstance(answer, str | bytes)
             if is_text or not abs(float(answer) - right) < 1e-6 * right + 1e-12:
-                return (f"Not yet: lr {lr}, k {k}, a warm-up of {warmup} of "
-                        f"{num_updates} updates: update {step} has "
+                return (f"Not yet: lr={lr}, k={k}, warmup={warmup}, "
+                        f"num_updates={num_updates}: update {step} has rate "
                         f"{right:.4g}, not {answer!r}.")
     return "Right."
