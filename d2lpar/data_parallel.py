@@ -459,8 +459,7 @@ def check_device_ids(device_ids: Sequence[torch.device | int] | None) -> list[to
     if device_ids is None:
         return try_devices(max(1, torch.cuda.device_count()))
     if isinstance(device_ids, int | str | torch.device):
-        raise ValueError("device_ids must be a list of devices or of their indices, such as try_devices(2) or [0, 1], "
-                         f"got {shown(device_ids)}")
+        raise ValueError(f"device_ids must be a list, such as try_devices(2) or [0, 1], got {shown(device_ids)}")
     devices = [try_devices(d + 1)[d] if isinstance(d, int) else torch.device(d) for d in device_ids]
     return [torch.empty(0, device=d).device for d in devices]  # "cuda" alone means the current GPU
 
