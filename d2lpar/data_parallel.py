@@ -443,8 +443,9 @@ def _home(x: Tensor, module: nn.Module) -> str:
     """Where a module stores a tensor that a replica lacks; ValueError if it is a parameter of the module itself."""
     for name, p in module.named_parameters():
         if p is x:
-            raise ValueError(f"the output depends on the parameter {name} of the module itself, not of the replica, of "
-                             f"shape {tuple(x.shape)}: its gradient would be lost. Was a method stored? Store its name")
+            raise ValueError(f"the output depends on the parameter {name} of the module itself, of shape "
+                             f"{tuple(x.shape)}, instead of the replica's: its gradient would be lost. Was a method "
+                             "stored? Store its name instead")
     for prefix, m in module.named_modules():
         for name, value in vars(m).items():
             parts = [] if name in _OF_EVERY_MODULE else pytree.tree_leaves(value)

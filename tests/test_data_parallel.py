@@ -777,7 +777,7 @@ def test_a_method_that_is_bound_to_the_module_and_a_table_keyed_by_a_parameter_g
         def forward(self, x):
             return self.operation(x)
 
-    with pytest.raises(ValueError, match="parameter weight of the module itself, not of the replica, of shape .*method stored.*name"):
+    with pytest.raises(ValueError, match="parameter weight of the module itself, of shape .*method stored.*name"):
         DataParallel(Chosen(), [CPU] * k)(rand(6, 6, dtype=torch.float32))
     for key, notes in (("w", 1), ("parameter", 2)):
         net = Apply(lambda m, x, key=key: x * m.table[m.w if key == "parameter" else key], w=rand(6))
