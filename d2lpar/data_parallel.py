@@ -50,7 +50,7 @@ def check_replicable(module: nn.Module) -> None:
 
 
 def check_outputs(outputs: Sequence[Any], dim: int) -> None:
-    """Raise ValueError unless each output is None on all ranks, or a tensor on all that can be joined along `dim`."""
+    """Raise ValueError unless each output is None on all ranks, or on all a tensor that can be joined along `dim`."""
     def common(x: Any) -> Any:  # must be equal on all ranks; False if x cannot be joined
         if not isinstance(x, Tensor) or (x.dim() and not -x.dim() <= dim < x.dim()):
             return x is None and "None"
@@ -73,7 +73,7 @@ def check_outputs(outputs: Sequence[Any], dim: int) -> None:
 
 
 def scatter(inputs, devices, dim=0):
-    """Cut every tensor in `inputs`, one shard per device; all else goes to each.
+    """Cut every tensor in `inputs`, one shard per device; the rest goes to all.
     `inputs` may be nested; each device gets the same nesting.
 
     Tensors are cut along `dim` as by `torch.chunk`: the last shards may be smaller, or missing. A tensor without
