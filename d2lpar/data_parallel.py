@@ -92,11 +92,11 @@ def scatter(inputs, devices, dim=0):
 
 
 def replicate(module, device, copy=True):
-    """A replica of `module` in its present state, its parameters and buffers on `device`.
-    With copy=False, tensors that are already on `device` share their memory.
+    """A replica of `module` as it is, with parameters and buffers copied to `device`.
+    With copy=False, a tensor that is already on `device` is not copied.
 
-    Everything else, such as lists, locks and hooks, is shared with `module`. A parameter that shares its memory
-    still has a gradient of its own.
+    Everything else, such as lists, locks and hooks, is shared with `module`. A parameter that is not copied shares
+    its memory with that of `module`, but not its gradient.
     """
     check_replicable(module)  # package only
     own = {}  # a tensor that is used twice is copied once

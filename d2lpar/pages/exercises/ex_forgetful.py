@@ -18,4 +18,4 @@ def check(Forgetful):
             return f"Not yet: DataParallel refuses it for a different reason: {error}."
         net(X).sum().backward()
         return "Right." if list(net.parameters()) else "Not yet: without parameters, ByHand stops with an error."
-    return "Not yet: DataParallel accepts it, so no gradient is lost, or even the plain network has none."
+    return "Not yet: DataParallel accepts it: no gradient is lost, or the plain network has none."
