@@ -96,7 +96,7 @@ def replicate(module, device, copy=True):
     With copy=False, a tensor that is already on `device` is not copied.
 
     Everything else, such as lists, locks and hooks, is shared with `module`. A parameter that is not copied shares
-    its memory with that of `module`, but not its gradient.
+    its memory with the module's, but has a gradient of its own.
     """
     check_replicable(module)  # package only
     own = {}  # a tensor that is used twice is copied once
@@ -160,9 +160,9 @@ class DataParallel(nn.Module):
         ValueError: for no devices, a missing device, a module that is not on the first
             device or cannot be replicated, inputs of different lengths, outputs that
             cannot be joined, a change to an argument or parameter that would be lost,
-            and a gradient that would be lost or counted k times: that of a trainable
-            tensor which is neither the module's own nor an input, of a tensor that the
-            forward pass stores on the module, or of a parameter that it returns.
+            or a gradient that would be lost or counted k times: of a trainable tensor
+            which is neither the module's own nor an input, of a tensor that the forward
+            pass stores on the module, or of a parameter that it returns.
         Exception: whatever the module raised in a replica, with a note that names the
             rank; gradients, parameters and buffers are then as they were before.
     """
@@ -247,7 +247,7 @@ class Replica:
 
 
 class InThreads(torch.autograd.Function):
-    """All replicas as one node of the caller's graph, whose backward pass runs those of the replicas."""
+    """All replicas as one node of the caller's graph: its backward pass runs theirs."""
 
     @staticmethod
     def forward(ctx: Any, replicas: list[Replica], outputs: list[Tensor | None], dim: int, *leaves: Tensor) -> tuple:
@@ -276,7 +276,7 @@ class InThreads(torch.autograd.Function):
 
 
 def trainable(things: Iterable[Any]) -> list[Tensor]:
-    """Those of `things` that are tensors and require a gradient."""
+    """The tensors among `things` that require a gradient."""
     return [x for x in things if isinstance(x, Tensor) and x.requires_grad]
 
 
