@@ -23,13 +23,14 @@ def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> 
     solution = "````{solution} ex-a\n\n```python\nx = 3\n```\n\nlong\n````"
     figure = new_output("display_data", {"image/svg+xml": "<svg/>"})
     cells = [new_markdown_cell(text), new_code_cell("a\nb", outputs=[new_output("stream", text="1\n2\n3\n"), figure]),
+             new_code_cell("folded\n" * 9, metadata={"tags": ["hide-input"]}),
              new_markdown_cell(more), new_code_cell("c\nd\ne"), new_markdown_cell(solution)]
     (tmp_path / "appendix").mkdir()
     for name in ("09_a", "appendix/b"):
         nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
         one = measure(tmp_path / f"{name}.ipynb")
-        assert (one.name, one.words, one.cells, one.code_lines, one.output_lines, one.figures) == (name, 7, 3, 2, 3, 1)
-        assert (one.longest_cell, one.dropdown_words, one.exercises, one.all_cells) == (3, 2, [5], 5)
+        assert (one.name, one.words, one.cells, one.code_lines, one.output_lines, one.figures) == (name, 7, 4, 2, 3, 1)
+        assert (one.longest_cell, one.dropdown_words, one.exercises, one.all_cells) == (9, 2, [5], 6)
         assert one.minutes == 7 / 200 + (12 + 9 + 30) / 60
     head, row, together = table([one])
     assert len(head) == len(row) == len(together)

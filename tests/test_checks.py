@@ -158,7 +158,7 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     "all images but one": (load_data_fashion_mnist, lambda: {"batch_size": 2, "num_train": -1}, "num_train must be"),
     "no images": (provenance, lambda: {"num_train": 3, "num_test": 0}, "num_test must be"),
     "an iterator for all devices": (scatter, lambda: {"inputs": [torch.ones(2), iter([1, 2])], "devices": [CPU] * 2}, "share an iterator"),
-    "a number for a list of devices": (DataParallel, lambda: {"module": nn.Flatten(), "device_ids": 2}, "device_ids is a list .* got 2"),
+    "a number for a list of devices": (DataParallel, lambda: {"module": nn.Flatten(), "device_ids": 2}, "device_ids must be a list, .* got 2"),
     "an output on one rank only": (gather, lambda: {"outputs": [torch.ones(2), None], "device": CPU}, "None on some ranks only"),
 }
 

@@ -352,7 +352,7 @@ def test_what_needs_a_gradient_and_is_kept_on_the_module_is_refused_by_name(what
         net(X)
         net.seen = net.seen.detach()
     before = state(net)
-    with pytest.raises(ValueError, match=rf"keeps in self\.{name} what .* lost .*detach\(\)") as error:
+    with pytest.raises(ValueError, match=rf"requires grad in self\.{name}\..* lose .*detach\(\)") as error:
         DataParallel(net, [CPU] * k)(X)
     assert error.value.__notes__[0].startswith("raised on rank ")
     assert same(state(net), before)
@@ -493,7 +493,7 @@ def test_a_parameter_that_the_replicas_change_in_different_ways_is_refused_and_s
         assert_close(parallel(torch.arange(6)).nan_to_num(), plain(torch.arange(6)).nan_to_num())
         assert_close(net.weight.detach().nan_to_num(), plain.weight.detach().nan_to_num())
         return
-    with pytest.raises(ValueError, match="changes the parameter weight on each rank in a different way"):
+    with pytest.raises(ValueError, match="changes the parameter weight differently on each rank"):
         parallel(torch.arange(6))
     assert torch.equal(net.weight, before) and not net.seen.any()
 
@@ -652,7 +652,7 @@ def test_rows_that_are_not_tensors_are_refused_by_name_where_they_would_go_whole
     if k == 1:
         check_equals_plain(net, k, rand(6, 6), rows=ROWS[what])
         return
-    with pytest.raises(ValueError, match=r"argument 'rows' is as long as the batch, 6,.*Give a tensor") as error:
+    with pytest.raises(ValueError, match=r"argument 'rows' is as long as the batch, 6,.*Pass a tensor") as error:
         DataParallel(net, [CPU] * k)(rand(6, 6), rows=ROWS[what])
     assert "\n" not in str(error.value) and torch.equal(net.w, before)
 
@@ -668,7 +668,7 @@ def test_what_is_not_as_long_as_the_batch_or_may_be_a_shape_goes_to_all(rest, k)
 @pytest.mark.parametrize("dim, shape", [(1, (6,)), (2, (6, 6)), (-3, (6, 6)), (-2, (6,))])
 def test_a_tensor_without_the_dimension_is_refused_by_name(dim, shape, k):
     net = Apply(lambda m, x, n: x * m.w, w=rand(1))
-    with pytest.raises(ValueError, match=rf"argument 1 has no dimension {dim} to be cut along, but shape .*unsqueeze"):
+    with pytest.raises(ValueError, match=rf"argument 1 has no dimension {dim} to cut along: its shape is .*unsqueeze"):
         DataParallel(net, [CPU] * k, dim=dim)(rand(6, 6, 6), rand(*shape))
 
 
@@ -784,7 +784,7 @@ def test_a_method_that_is_bound_to_the_module_and_a_table_keyed_by_a_parameter_g
         net.table = {net.w: 2.0}
         with pytest.raises(KeyError) as error:
             DataParallel(net, [CPU] * k)(rand(6, 6))
-        assert len(error.value.__notes__) == notes and (notes == 1 or "by their names" in error.value.__notes__[1])
+        assert len(error.value.__notes__) == notes and (notes == 1 or "use their names as keys" in error.value.__notes__[1])
 
 
 def test_places_count_in_the_list_of_devices_and_the_default_is_one_virtual_device():

@@ -69,6 +69,7 @@ def curves():
 
 
 @pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
+                                  lambda: plot.draw_call([3, 1]),
                                   lambda: plot.draw_cuts(4, 4), lambda: plot.draw_turns(TURNS),
                                   lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
                                   lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
@@ -76,6 +77,14 @@ def test_the_same_figure_gives_the_same_bytes(draw):
     first, second = draw(), draw()
     assert svg(first) == svg(second)
     assert b"<dc:date>1970-01-01" in svg(first), "the moment of drawing is in the file"
+
+
+def test_a_call_and_its_way_back_have_a_replica_in_each_row_and_say_so_in_words():
+    fig = plot.draw_call([3, 3, 1])
+    words = [text.get_text() for text in fig.axes[0].texts]
+    assert [words.count(word) for word in ("replica 0", "replica 2", "3 images", "1 image", "3 x 10", "7 x 10")] == [2, 2, 2, 1, 4, 2]
+    assert len(bars(fig)) == 2 * (3 * 3 + 2) and sum(bar.get_hatch() is not None for bar in bars(fig)) == 4
+    assert "cuts 7 images into shards of 3, 3, 1," in fig.get_label() and "sums them into p.grad." in fig.get_label()
 
 
 def test_eight_ranks_differ_in_colour_and_in_marker():

@@ -1,7 +1,8 @@
 """How long each chapter is for its reader, and how large the code is: `python book/tools/chapter_sizes.py`.
 
-The path is everything before "Exercises", including folded cells; its words leave out code, the addresses of links and
-dropdowns. Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
+The path is everything before "Exercises". Its words leave out code, the addresses of links and dropdowns; its lines of
+code leave out folded cells, which a reader may skip.
+Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
 """
 
 from __future__ import annotations
@@ -63,13 +64,14 @@ def measure(path: Path) -> ChapterSize:
     end = next((i for i, text in enumerate(texts) if re.search("^## Exercises$", text, re.M)), len(cells))
     on_path = [*texts[:end], *(text.split("## Exercises")[0] for text in texts[end:end + 1])]
     code = [cell for cell in cells[:end] if cell.cell_type == "code"]
+    shown = [cell for cell in code if "hide-input" not in cell.metadata.get("tags", [])]
     outputs = [output for cell in code for output in cell.outputs]
     prose = "\n\n".join(on_path)
     return ChapterSize(
         name_of(path, path.parents[path.parent.name == "appendix"]),
         words=count_words(DROPDOWN.sub("", prose)),
         cells=sum(bool(text.strip()) for text in on_path) + len(code),
-        code_lines=sum(len(cell.source.splitlines()) for cell in code),
+        code_lines=sum(len(cell.source.splitlines()) for cell in shown),
         longest_cell=max((len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code"), default=0),
         output_lines=sum(len(output.get("text", "").splitlines()) for output in outputs),
         figures=sum("image/svg+xml" in output.get("data", {}) for output in outputs),

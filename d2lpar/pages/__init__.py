@@ -11,6 +11,7 @@ from d2lpar.pages.kill_tests import differing as differing
 from d2lpar.pages.kill_tests import kill_test as kill_test
 from d2lpar.pages.message_audit import AuditError as AuditError
 from d2lpar.pages.message_audit import audit as audit
+from d2lpar.pages.plot import draw_call as draw_call
 from d2lpar.pages.plot import draw_chunks as draw_chunks
 from d2lpar.pages.plot import draw_curves as draw_curves
 from d2lpar.pages.plot import draw_cuts as draw_cuts

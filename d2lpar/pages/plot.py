@@ -475,6 +475,38 @@ def draw_step(shard_sizes: Sequence[int]) -> Figure:
     return fig
 
 
+def draw_call(shard_sizes: Sequence[int], width: int = 10) -> Figure:
+    """One call of `DataParallel` above its backward pass, as a drawing: ranks as rows, data on the move hatched."""
+    ranks, total = len(shard_sizes), sum(shard_sizes)
+    fig, ax = _subplots(figsize=(7.2, 1.3 + 1.1 * ranks))
+    ax.set(xlim=(-0.1, 9.6), ylim=(2 * ranks + 0.9, -1.0))
+    ax.axis("off")
+    columns = ((0, 1.4), (2.0, 1.3), (3.9, 1.6), (6.1, 1.3), (8.0, 1.4))
+    titles = (("scatter", "shard", "apply", "scores", "gather"), ("sum", "gradients", "backward", "rows", "cut"))
+    for block, (names, end) in enumerate(zip(titles, (f"{total} images", "p.grad"))):
+        top = block * (ranks + 1.3)
+        for (left, wide), name in zip(columns, names):
+            ax.text(left + wide / 2, top - 0.72, name, ha="center", va="center", weight="bold")
+        for rank, size in enumerate(shard_sizes):
+            words = ((f"{size} image{'s' * (size != 1)}", "of all W")[block], f"replica {rank}", f"{size} x {width}")
+            for (left, wide), word in zip(columns[1:4], words):
+                _box(ax, left, top + rank, wide, rank_style(rank)["color"], word)
+            for (left, wide), (right, _) in pairwise(columns):
+                _arrow(ax, *((right, left + wide) if block else (left + wide, right)), top + rank)
+        for (left, wide), word in zip((columns[0], columns[-1]), (end, f"{total} x {width}")):
+            ax.add_patch(Rectangle((left, top - 0.36), wide, ranks - 0.28, facecolor="white", edgecolor="black",
+                                   hatch="////"))
+            ax.text(left + wide / 2, top + (ranks - 1) / 2, word, ha="center", va="center", fontsize=9,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 2})
+    cut = ", ".join(map(str, shard_sizes))
+    fig.set_label(f"Two blocks with a row for each of {ranks} ranks. Forward, from left to right: a hatched box cuts "
+                  f"{total} images into shards of {cut}, the replica in each row turns its shard into rows of {width} "
+                  f"scores, and a hatched box joins the {total} rows. Backward, from right to left: the gradient of "
+                  f"the {total} rows is cut into {cut}, the replica in each row turns its rows into gradients of all "
+                  "parameters, and a hatched box sums them into p.grad.")
+    return fig
+
+
 def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
                    ) -> Figure:
     """Every training as a line of its own, those of one name alike: the spread is what lies between them.
@@ -549,8 +581,9 @@ def _box(ax: plt.Axes, left: float, row: float, width: float, color: str, text: 
     ax.text(left + width / 2, row, text, ha="center", va="center", fontsize=9)
 
 
-def _arrow(ax: plt.Axes, left: float, right: float, row: float) -> None:
-    ax.annotate("", (right - 0.04, row), (left + 0.04, row), arrowprops={"arrowstyle": "->", "color": "black"})
+def _arrow(ax: plt.Axes, start: float, end: float, row: float) -> None:
+    gap = 0.04 if end > start else -0.04
+    ax.annotate("", (end - gap, row), (start + gap, row), arrowprops={"arrowstyle": "->", "color": "black"})
 
 
 def _places(x: Sequence[float] | None, values: Sequence[float]) -> Sequence[float]:

@@ -6,7 +6,7 @@ def check_number(times):
     if times == 4:
         return "Right."
     if times == 4 / 3:
-        return "Not yet: 4/3 is for shards of 4, 3, 3 and 3, and scatter cuts differently."
+        return "Not yet: 4/3 would be right for shards of 4, 3, 3 and 3, but scatter cuts differently."
     if times == 1:
-        return "Not yet: 13 images count the same only in shards of one size."
-    return f"Not yet: {times}. How many images share the mean of the first shard, and how many that of the last?"
+        return "Not yet: all images count the same only if all shards have the same size."
+    return f"Not yet: {times}. How many images share the first shard's mean, and how many share the last one's?"

@@ -16,7 +16,7 @@ class Counting(nn.Linear):
 
 
 def check(mean_loss):
-    """Each replica counts its examples, so that it is seen who works."""
+    """Each replica counts its examples, which shows how the work was shared."""
     torch.manual_seed(0)
     net, X, y = Counting(4, 3, dtype=torch.float64), torch.rand(26, 4, dtype=torch.float64), torch.randint(3, (26,))
     net.seen, sizes = 0, [8, 8, 0, 7, 3]
@@ -25,7 +25,7 @@ def check(mean_loss):
         answer = mean_loss(replicas, [torch.device("cpu")] * k, zip(X.split(sizes), y.split(sizes)))
         right = F.cross_entropy(nn.Linear.forward(net, X), y).item()
         if not abs(float(answer) / right - 1) < 1e-12:
-            return f"Not yet: 26 examples in batches of {sizes}, {k} devices: the mean is {right:.6f}, not {answer}."
+            return f"Not yet: 26 examples, batches of {sizes}, {k} devices: the mean is {right:.6f}, not {answer}."
         if max(seen := [r.seen for r in replicas]) > sum(-(-size // k) for size in sizes) or sum(seen) != 26:
-            return f"Not yet: of 26 examples your {k} replicas have seen {seen}."
+            return f"Not yet: of the 26 examples, your {k} replicas saw {seen}."
     return "Right."
