@@ -47,7 +47,7 @@ QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
 
 
 def bench(quick: bool = False) -> Report:
-    """Measure everything, saying on stderr what: two minutes on two cores, half a minute if `quick`.
+    """Measure everything, saying on stderr what: five minutes on two cores, half a minute if `quick`.
 
     Raises:
         RankError, WrongResult: if a case computes something wrong, so that its time would mean nothing.
@@ -156,7 +156,7 @@ def command(quick: bool, json_to: str | None) -> None:
 
 
 if __name__ == "__main__":
-    about = "measure how fast it is here, as a table of ratios (four minutes on two cores)"
+    about = "measure how fast it is here, as a table of ratios (five minutes on two cores)"
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="fewer rows and repeats (half a minute)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
