@@ -1,4 +1,4 @@
-"""The rows of the bench, as a table and as JSON: how many times as fast the book's code is, the spread and the limit."""
+"""The rows of the bench, as a table and as JSON: how many times as fast the book's code is, spread and limit."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    """The rows under headings, by the rest of their name; a heading is the part that more of the rows have in common."""
+    """The rows under headings, by the rest of their name; a heading is the part that more rows share."""
     share_against = len({row.against for row in rows}) < len({row.what for row in rows})
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
