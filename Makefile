@@ -6,19 +6,19 @@ TORCH ?=
 REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
-  (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Name another: make book PYTHON=python3.12" % v)
+  (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Name a different one: make book PYTHON=python3.12" % v)
 
 VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 14) or sys.exit(".venv contains Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
   int(pip.__version__.split(".")[0]) >= 22 or sys.exit(".venv contains pip " + pip.__version__ + ", which is too old. Run: .venv/bin/python -m pip install --upgrade pip")
 
-# The user's settings of matplotlib, IPython, Python and pip stay outside, as in conftest.py.
+# The user's settings for matplotlib, IPython, Python and pip are ignored, as in conftest.py.
 export MPLCONFIGDIR := $(CURDIR)/.venv/settings/matplotlib
 export IPYTHONDIR := $(CURDIR)/.venv/settings/ipython
 unexport MATPLOTLIBRC MPLBACKEND PYTHONSTARTUP PYTHONPATH PYTEST_PLUGINS
 unexport PIP_USER PIP_TARGET PIP_PREFIX
 
-# JupyterLab starts for root, as in many containers, only where it is told to; it listens to this machine alone, with a token.
+# JupyterLab starts as root, the user in many containers, only if told to; it accepts connections from this machine only, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help book test slow gate lab edit run diff bench gpu-report data clean
@@ -27,49 +27,49 @@ help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 	@echo 'Options of the first command: TORCH=cpu installs the small build of PyTorch, PYTHON=python3.12 chooses the Python, PIP_EXTRA="..." adds options for pip.'
 
-book: .venv/installed ## install what is missing into .venv, build the site, say where to open it
+book: .venv/installed ## install what is missing into .venv, build the site, and say which file to open
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
-	@echo "Open $(CURDIR)/_build/html/index.html"
-	@echo "To use the commands on the pages: source .venv/bin/activate"
+	@echo "Open the book in a browser: $(CURDIR)/_build/html/index.html"
+	@echo "To run the commands on the pages, activate the environment first: source .venv/bin/activate"
 
-test: .venv/installed ## run every notebook again, compare with the stored outputs, and run the tests
+test: .venv/installed ## run every notebook again, compare the outputs with the stored ones, and run the tests
 	@.venv/bin/pytest --nbval
 
 slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools
 	@.venv/bin/pytest --nbval -m weekly
 
-gate: .venv/installed ## run diagnose and watch on all scripts of their test sets, and print how often they are right
+gate: .venv/installed ## run diagnose and watch on every script of their test sets, and print how often they are right
 	@.venv/bin/python book/tools/gate.py
 	@.venv/bin/python book/tools/gate_watch.py tuned
 
-lab: .venv/installed ## open JupyterLab on a copy of the chapters, in lab/, which is yours to change
+lab: .venv/installed ## open JupyterLab on your own copy of the chapters, in lab/
 	@.venv/bin/python book/tools/working_copy.py
 	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab
 
-edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors: it saves over the stored outputs
+edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors (it overwrites the stored outputs)
 	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null
 	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=notebooks
 
 run: .venv/installed ## execute every notebook here and store the outputs
 	@.venv/bin/python book/tools/run_notebooks.py
 
-diff: .venv/installed ## show what changed in the notebooks since the last commit, or since another: make diff REV=main~3
+diff: .venv/installed ## show what changed in the notebooks since the last commit, or since a different one: make diff REV=main~3
 	@.venv/bin/python book/tools/diff_notebooks.py "$(REV)"
 
-bench: .venv/installed ## measure how fast it is here, as a table of ratios (four minutes on two cores)
+bench: .venv/installed ## measure how fast the book's code is here, as a table of ratios (five minutes on two cores)
 	@.venv/bin/python book/lab/bench.py
 
-gpu-report: .venv/installed ## with a GPU: run the tests for GPUs, time steps there, print a report for an issue
+gpu-report: .venv/installed ## on a machine with a GPU: run the GPU tests, time training steps, and print a report to paste into an issue
 	@.venv/bin/python book/lab/gpu_report.py
 
 data:
 	@echo "make data is no longer needed: the images come with the package."
 
-clean: ## delete the built site and the caches of the tests; .venv and lab/ stay
+clean: ## delete the built site and the test caches, but not .venv and lab/
 	@rm -rf _build .pytest_cache .ruff_cache
 	@find book d2lpar tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
 
-# The stamp makes a second call quick, and holds the folder for which .venv was made: its scripts work in no other.
+# The stamp makes a second call quick, and records the folder for which .venv was made: its scripts work only there.
 .PHONY: usable
 usable:
 	@case "$$(pwd -P)" in *[][*?]*) echo "jupyter-book cannot build in a folder with [, ], * or ? in its name: $$(pwd -P). Rename the folder, then run the same command again."; exit 1;; esac
@@ -81,11 +81,11 @@ usable:
 	@"$(PYTHON)" -c '$(VERSION_TEST)'
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
-	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "The Python in .venv does not run, or has no pip. Delete .venv, then run the same command again."; exit 1; }
+	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "The Python in .venv does not run or has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
 ifeq ($(TORCH),cpu)
-	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "Could not install requirements.txt (see above). Check your network connection. pip takes a proxy and a mirror from its own settings, and uv, which pip installs, takes them from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE. Then run the same command again. Without TORCH=cpu, pip does everything, and the installation takes 6.6 GB."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "Could not install requirements.txt (see above). Check your network connection. pip takes a proxy and a mirror from its own settings, and uv, which pip installs, takes them from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE. Then run the same command again. Without TORCH=cpu, pip installs everything itself; on Linux this takes 6.6 GB."; exit 1; }
 else
-	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Check your network connection, that 6.6 GB are free, and that PyTorch exists for this system. Then run the same command again."; exit 1; }
+	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Check your network connection, that 6.6 GB of disk space are free, and that PyTorch supports this system (book/setup.md lists the exceptions). Then run the same command again."; exit 1; }
 endif
 	@pwd -P > $@

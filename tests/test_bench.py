@@ -163,13 +163,13 @@ def test_the_table_is_markdown_with_columns_of_equal_width():
 
 
 def test_the_finding_counts_as_faster_only_what_is_so_in_all_of_the_middle_half_and_names_the_most():
-    assert finding([ROW]) == "Ours is 4.88 times as fast, in the middle half 4.30 to 15.2."
+    assert finding([ROW]) == "The book's code is 4.88 times as fast; the middle half of the repeats goes from 4.30 to 15.2."
     slow, even = ROW._replace(ratio=0.5, low=0.4, high=0.6), ROW._replace(ratio=1.1, low=0.9, high=1.2)
     fast = ROW._replace(what="blocks", ratio=12.34)
     assert finding([fast, ROW]) == (
-        "Of 2 rows, ours is faster in 2; the ratios go from 4.88 to 12.3, which is blocks, against gloo, 2 processes.")
+        "Of 2 rows, the book's code is faster in 2; the ratios go from 4.88 to 12.3 (blocks, against gloo, 2 processes).")
     assert finding([slow, even, fast, ROW]).startswith(
-        "Of 4 rows, ours is faster in 2, slower in 1, not to be told apart in 1; the ratios go from 0.50 to 12.3,")
+        "Of 4 rows, the book's code is faster in 2, slower in 1, neither in 1; the ratios go from 0.50 to 12.3 (")
 
 
 # The command

@@ -104,5 +104,5 @@ def test_notebooks_that_came_went_or_stayed_are_named(book, shown):
     git(book, "commit", "-q", "-m", "Another")
     path.with_name("00_z.ipynb").unlink()
     assert shown(lambda notebook: None).splitlines() == [
-        "notebooks/00_z.ipynb: gone since HEAD", "notebooks/02_b.ipynb: new since HEAD",
+        "notebooks/00_z.ipynb: deleted since HEAD", "notebooks/02_b.ipynb: new since HEAD",
         "notebooks/01_a.ipynb: as in HEAD"]

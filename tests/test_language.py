@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -111,4 +112,5 @@ def test_the_command_counts_and_shows(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(sys, "argv", ["language.py", page, "--show", "another"])
     language.main()
     shown = capsys.readouterr().out.splitlines()
-    assert shown[0].startswith("Write: different") and f"another {len(shown) - 1}" in counted
+    number = re.search(r"another (\d+)", counted)  # a page without one is not counted
+    assert shown[0].startswith("Write: different") and sum(map(bool, shown[1:])) == int(number[1] if number else 0)

@@ -1,6 +1,6 @@
 """How fast is it here? Every row is a ratio, measured side by side in one run: `make bench`.
 
-A row divides the time of the reference by our time, repeat by repeat, which gives how many times as fast ours is.
+A row divides the reference's time by the time of the book's code, repeat by repeat: how many times as fast it is.
 `bench_cases`, `bench_single` and `bench_survival` hold what is timed, and `bench_report` turns the times into rows. The
 page "How fast is it here?" says what the rows mean.
 """
@@ -47,7 +47,7 @@ QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
 
 
 def bench(quick: bool = False) -> Report:
-    """Measure everything, saying on stderr what: two minutes on two cores, half a minute if `quick`.
+    """Measure everything, saying on stderr what: five minutes on two cores, half a minute if `quick`.
 
     Raises:
         RankError, WrongResult: if a case computes something wrong, so that its time would mean nothing.
@@ -65,7 +65,7 @@ def bench(quick: bool = False) -> Report:
         rows.append(ratio_row("import", "import d2lpar", "import torch", import_times(5), "d2lpar", "torch", 1.0))
         for k, parts in (QUICK if quick else FULL).items():
             rows += group_rows(k, parts, repeats)
-        print("a training that survives: checkpoints" + ", killed ranks" * (not quick))
+        print("a run that survives: checkpoints" + ", killed ranks" * (not quick))
         rows.append(ratio_row("survival", "an epoch of train_ddp.py with a checkpoint", "without one",
                               checkpoint_times(repeats), "saved", "bare", 1.0))
         if not quick:
@@ -156,7 +156,7 @@ def command(quick: bool, json_to: str | None) -> None:
 
 
 if __name__ == "__main__":
-    about = "measure how fast it is here, as a table of ratios (four minutes on two cores)"
+    about = "measure how fast the book's code is here, as a table of ratios (five minutes on two cores)"
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="fewer rows and repeats (half a minute)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",

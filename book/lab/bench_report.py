@@ -1,4 +1,4 @@
-"""The rows of the bench, as a table and as JSON: how many times as fast ours is, with the spread and the limit."""
+"""The rows of the bench, as a table and as JSON: how many times as fast the book's code is, spread and limit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    """One run: on which machine and data, how often each case was timed, how long it took, and the rows."""
+    """One run: its machine and data, how often each case was timed, how long the run took, and its rows."""
 
     machine: dict[str, str]
     repeats: int
@@ -42,7 +42,7 @@ def ratio_row(group: str, what: str, against: str, times: Times, ours: str, refe
 
 
 def table(rows: Sequence[Row]) -> str:
-    """A Markdown table that is also readable as it is; rows of a single group do without its name."""
+    """A Markdown table that is also readable as it is; the rows of a single group are shown without its name."""
     columns = {
         "group": [row.group for row in rows],
         "ours": [row.what for row in rows],
@@ -58,7 +58,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
-    """The rows under headings, by the name that is left: the heading is whatever more of the rows have in common."""
+    """The rows under headings, by the rest of their name; a heading is the part that more rows share."""
     share_against = len({row.against for row in rows}) < len({row.what for row in rows})
     found: dict[str, dict[str, Row]] = {}
     for row in rows:
@@ -68,15 +68,16 @@ def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """What the rows say, in one sentence; one whose middle half holds 1 says neither faster nor slower."""
+    """What the rows say, in one sentence; a row whose middle half contains 1 counts as neither faster nor slower."""
     least, most = min(rows, key=lambda row: row.ratio), max(rows, key=lambda row: row.ratio)
     if least == most:
-        return f"Ours is {short(most.ratio)} times as fast, in the middle half {short(most.low)} to {short(most.high)}."
+        return (f"The book's code is {short(most.ratio)} times as fast; "
+                f"the middle half of the repeats goes from {short(most.low)} to {short(most.high)}.")
     faster, slower = sum(row.low > 1 for row in rows), sum(row.high < 1 for row in rows)
-    counts = {"faster": faster, "slower": slower, "not to be told apart": len(rows) - faster - slower}
+    counts = {"faster": faster, "slower": slower, "neither": len(rows) - faster - slower}
     said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
-    return (f"Of {len(rows)} rows, ours is {said}; the ratios go from {short(least.ratio)} to {short(most.ratio)}, "
-            f"which is {most.what}, against {most.against}.")
+    return (f"Of {len(rows)} rows, the book's code is {said}; the ratios go from {short(least.ratio)} to "
+            f"{short(most.ratio)} ({most.what}, against {most.against}).")
 
 
 def to_json(report: Report) -> str:
@@ -92,7 +93,7 @@ def from_json(text: str) -> Report:
 
 
 def short(number: float | None) -> str:
-    """Three digits, or as many as stand before the point; nothing for None."""
+    """Three digits, or all that come before the point; nothing for None."""
     if number is None:
         return ""
     return f"{number:.{2 if number < 10 else 1 if number < 100 else 0}f}"

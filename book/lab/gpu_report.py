@@ -33,8 +33,8 @@ from d2lpar.timing import describe_machine, time_each_repeat
 ROOT = Path(__file__).resolve().parents[2]
 # in a process of its own, so that what ends it, a time-out or a crash, is one failure, and the others still run
 PYTEST = [sys.executable, "-m", "pytest", "-m", "gpu", "--nbval", "-n", "1", "tests"]
-NO_GPU = ("PyTorch finds no GPU here. Where it finds one, this runs the tests for GPUs, times steps, and prints what "
-          "came out, to be pasted into an issue.")
+NO_GPU = ("PyTorch finds no GPU here. On a machine with a GPU, this command runs the tests for GPUs, times steps, and "
+          "prints a report to paste into an issue.")
 PATH = re.compile(r"""(?<![\w./\\])(?:[A-Za-z]:)?(?:[/\\]+[^/\\\s:"'<>|]+)+[/\\]+(?=[^/\\\s])""")  # up to the file
 REPEATS, LINES, WIDTH = 11, 12, 200  # of a failure: its last lines, and as much of each
 

@@ -32,7 +32,7 @@ def reviewed(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
                 output.pop("execution_count", None)
                 for kind, content in output.get("data", {}).items():
                     if kind.startswith("image/"):
-                        output.data[kind] = f"a picture, left out here: {sha256(content.encode()).hexdigest()[:8]}"
+                        output.data[kind] = f"a picture, not shown here: {sha256(content.encode()).hexdigest()[:8]}"
     return notebook
 
 
@@ -51,12 +51,12 @@ def main(revision: str = "HEAD") -> None:
     if git(NOTEBOOKS, "rev-parse", "--git-dir") is None:
         sys.exit("This is not a git checkout, or git is not installed: there is nothing to compare the notebooks with.")
     if git(NOTEBOOKS, "rev-parse", "--verify", f"{revision}^{{commit}}") is None:
-        sys.exit(f"git knows no revision {revision!r}. Name a commit, a tag or a branch, such as main~3.")
+        sys.exit(f"git does not know the revision {revision!r}. Name a commit, a tag or a branch, such as main~3.")
     listed = git(NOTEBOOKS, "ls-tree", "-r", "--name-only", revision) or ""
     then = {name for name in listed.splitlines() if name.endswith(".ipynb")}
     now = {path.relative_to(NOTEBOOKS).as_posix() for path in notebooks(NOTEBOOKS)}
     for name in sorted(then ^ now):
-        print(f"notebooks/{name}: {'new' if name in now else 'gone'} since {revision}")
+        print(f"notebooks/{name}: {'new' if name in now else 'deleted'} since {revision}")
     for name in sorted(then & now):
         before, after = committed(NOTEBOOKS / name, revision), nbformat.read(NOTEBOOKS / name, as_version=4)
         if before == after:

@@ -151,7 +151,7 @@ def main() -> None:
     if args.store:
         store(f"diagnose, {args.store}", rates)
     if args.set == TUNED and (rates["let through"] < rates["right"] or rates["right cause"] < 0.95 * rates["wrong"]):
-        sys.exit("the tuned set needs no false alarm, and 95% right causes")
+        sys.exit("the tuned set must have no false alarm, and at least 95% of its causes must be right")
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def main() -> None:
     if args.store:
         gate.store(f"watch, {args.store}", rates)
     if rates["let through"] < rates["right"]:
-        sys.exit("a right script was accused")
+        sys.exit("a correct script was reported as wrong")
 
 
 if __name__ == "__main__":
