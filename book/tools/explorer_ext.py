@@ -2,12 +2,13 @@
 
 `explorer.js` and `stepper.js` put inputs and a moving picture in place of the still one, which stays where no script
 runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of the
-package vl-convert, so that no page asks another host. `predict.js` waits with an answer for the reader's own.
+package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,31 @@ def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
                 bundle.remove(formats[kind])
 
 
+def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
+    """Mark each question that begins with a bold Predict, and the cell that answers it: the next cell with the tag
+    `predict`, or else the first one with outputs directly below the question.
+    """
+    question = None
+    for node in list(doctree.findall(nodes.Element)):
+        if isinstance(node, nodes.strong) and node.astext().startswith("Predict"):
+            question = node.parent
+            cell = None if question.parent.parent is doctree else first_output(question)  # an opening is answered further down
+            if cell and "tag_predict" not in cell["classes"]:
+                cell["classes"].append("tag_predict")
+        elif question and "tag_predict" in node["classes"]:
+            question["classes"].append("predict-question")
+            question = None
+
+
+def first_output(question: nodes.Element) -> nodes.Element | None:
+    """Of the cells directly below this question, the tagged one or the first with outputs. An explorer is used to guess."""
+    below = question.parent[question.parent.index(question) + 1:]
+    cells = [*takewhile(lambda node: "cell" in node["classes"], below)]
+    answers = [cell for cell in cells if "tag_predict" in cell["classes"]] + [cell for cell in cells if any(
+        "cell_output" in part["classes"] for part in cell)]
+    return answers[0] if answers and 'class="explorer"' not in "".join(raw.astext() for raw in answers[0].findall(nodes.raw)) else None
+
+
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     there = set()
     for node in doctree.findall(nodes.Element) if doctree else ():
@@ -74,6 +100,7 @@ def write_vega(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     keep_specifications()
     app.connect("doctree-read", put_beside_pictures)
+    app.connect("doctree-read", mark_predictions)
     app.connect("html-page-context", add_scripts)
     app.connect("build-finished", write_vega)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
