@@ -103,4 +103,4 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", mark_predictions)
     app.connect("html-page-context", add_scripts)
     app.connect("build-finished", write_vega)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    return {"env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}  # a new one: pages are read again

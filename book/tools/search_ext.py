@@ -74,7 +74,8 @@ def write_texts(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
     target = Path(app.outdir, "_static", "search_texts.js")
-    read = max(Path(app.doctreedir, f"{page}.doctree").stat().st_mtime for page in app.env.found_docs)
+    sources = [Path(__file__), *(Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs)]
+    read = max(source.stat().st_mtime for source in sources)
     if target.exists() and target.stat().st_mtime > read:
         return  # nothing is new, and to load every page again takes longer than all the rest
     pages = []
