@@ -15,23 +15,27 @@ const add = (parent, tag, text = "") => {
 const wordsOf = (query) => query.toLowerCase().split(/\s+/)
   .map((word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "")).filter(Boolean);
 
+const plain = (words) => wordsOf(words).join(" ");
+
 // With any ending, with or without hyphens, with s or z: "speedups" is in "speed-up", "initialize" in "initialisation".
 const spelled = (word) => [...word.replace(/(?<=\p{L}{2}[^s])s$|(?<=\p{L}{5})(ed|ing|e)$/u, "").replace(/[-_]/g, "")]
   .map((letter) => letter.replace(/[.*+?^${}()|[\]\\]/, "\\$&").replace(/[sz]/, "[sz]")).join("[-_]?");
+
+const BETWEEN = "(?:ed|ing|e?s?)[^\\p{L}\\p{N}]{0,2}"; // words in a row: an ending that is left out, and what is no letter
 
 // What to look for at the start of words: each one that says something, each two neighbours of which one does, and all.
 const termsOf = (words) => {
   const all = words.every((word) => COMMON.has(word));
   const says = words.map((word) => all || !COMMON.has(word));
-  const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && `${spelled(words[i])}[^\\p{L}\\p{N}]{0,2}${spelled(word)}`);
-  const whole = words.length > 2 ? [words.map(spelled).join("[^\\p{L}\\p{N}]{0,2}")] : [];
+  const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && [words[i], word].map(spelled).join(BETWEEN));
+  const whole = words.length > 2 ? [words.map(spelled).join(BETWEEN)] : [];
   return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
 };
 const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
 
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
 const shareOf = (page, anchor) =>
-  /^(notebooks|book.(index|it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
+  /^(notebooks|book.(it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
 
 // Rare terms weigh more, and the second time less than the first (BM25). In a title or a keyword they count most, the shorter
 // it is. Who has half of what is looked for gets half of the points. What is called just so comes first; of the others, who has
@@ -80,7 +84,7 @@ window.addEventListener("DOMContentLoaded", () => {
   const terms = termsOf(wordsOf(query));
   const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text, keywords]) => {
     const names = [title.split(".").at(-1), ...keywords]; // what it is called, of scratch.train
-    const isAsked = !page.startsWith("book/api/") && names.some((name) => name.toLowerCase() === query.toLowerCase());
+    const isAsked = !page.startsWith("book/api/") && names.some((name) => plain(name) === plain(query));
     return { address: `${page}#${anchor}`, pageTitle, title, names, text, share: shareOf(page, anchor), asked: isAsked ? ASKED : 1 };
   }));
   const found = terms.length ? rank(terms, places) : [];

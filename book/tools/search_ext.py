@@ -30,6 +30,7 @@ KEYWORDS = {
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],
     "sec-ddp-batchnorm": ["SyncBatchNorm", "convert_sync_batchnorm"],
+    "sec-hangs": ["my training hangs"],
     "sec-machines": ["elastic", "torchelastic", "multi-node", "slurm"],
     "sec-pays": ["how many GPUs", "scaling"],
     "sec-rules": ["learning rate multiple GPUs", "linear scaling rule"],
