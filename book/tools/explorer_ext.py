@@ -58,7 +58,8 @@ def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
     for node in list(doctree.findall(nodes.Element)):
         if isinstance(node, nodes.strong) and node.astext().startswith("Predict"):
             question = node.parent
-            cell = None if question.parent.parent is doctree else first_output(question)  # an opening is answered further down
+            in_opening = question.parent.parent is doctree  # which is answered further down
+            cell = None if in_opening else first_output(question)
             if cell and "tag_predict" not in cell["classes"]:
                 cell["classes"].append("tag_predict")
         elif question and "tag_predict" in node["classes"]:
@@ -67,12 +68,15 @@ def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def first_output(question: nodes.Element) -> nodes.Element | None:
-    """Of the cells directly below this question, the tagged one or the first with outputs. An explorer is used to guess."""
+    """The cell directly below this question that has the tag, or else outputs; no explorer, which is used to guess."""
     below = question.parent[question.parent.index(question) + 1:]
-    cells = [*takewhile(lambda node: "cell" in node["classes"], below)]
-    answers = [cell for cell in cells if "tag_predict" in cell["classes"]] + [cell for cell in cells if any(
-        "cell_output" in part["classes"] for part in cell)]
-    return answers[0] if answers and 'class="explorer"' not in "".join(raw.astext() for raw in answers[0].findall(nodes.raw)) else None
+    cells: list[Any] = [*takewhile(lambda node: isinstance(node, nodes.Element) and "cell" in node["classes"], below)]
+    tagged = [cell for cell in cells if "tag_predict" in cell["classes"]]
+    shown = [cell for cell in cells if any("cell_output" in part["classes"] for part in cell)]
+    for cell in (tagged + shown)[:1]:
+        if not any('class="explorer"' in raw.astext() for raw in cell.findall(nodes.raw)):
+            return cell
+    return None
 
 
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
@@ -103,4 +107,5 @@ def setup(app: Sphinx) -> dict:
     app.connect("doctree-read", mark_predictions)
     app.connect("html-page-context", add_scripts)
     app.connect("build-finished", write_vega)
-    return {"env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}  # a new one: pages are read again
+    # With a new env_version all pages are read again.
+    return {"env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -64,7 +64,7 @@ def text_of(node: nodes.Node, env: BuildEnvironment) -> str:
 def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str, list[str]]]:
     """Anchor, title, text and keywords of all that a search can find on a page, in its order."""
     keys = [page]  # of the first part
-    for node in env.get_doctree(page).findall():
+    for node in env.get_doctree(page).findall(nodes.Element):
         if found := found_at(node):
             text = re.sub(r"\s+", " ", text_of(node, env)).strip()
             yield *found, text, [word for key in (*keys, *node["ids"]) for word in KEYWORDS.get(key, ())]

@@ -82,15 +82,16 @@ def as_opened(chapter: Path) -> NotebookNode:
 
 
 def overview(index: str) -> NotebookNode:
-    """The site's first page as a notebook, with links that lead to the copies, and how to run them in place of how to begin."""
+    """The site's first page as a notebook: its links lead to the copies, and it says how to run these."""
     index = re.sub(r"(?<=\]\()\.\./notebooks/|(?<=:link: )\.\./notebooks/(?=.*\n:link-type)", "", index)
     index = re.sub(r"(?<=\]\()(?=\w+\.md\))|(?<=:link: )(?=it_hangs)|(?<=\{figure\} )", "../book/", index)
-    index = re.sub(r"(:link: .*)\n:link-type: doc", lambda found: found[1] + (".md" if "book" in found[1] else ".ipynb"), index)
+    index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index)
+    index = re.sub(r"(:link: .*)\n:link-type: doc", r"\1.ipynb", index)
     opening, _, start, chapters, _ = index.split("\n## ")
     cells = [opening, HOW, f"## {start}", f"## {chapters}"]
     notebook = new_notebook(cells=[new_markdown_cell(text, id=f"start-{i}") for i, text in enumerate(cells)])
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
-                         "language_info": IPythonKernel.language_info}
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": IPythonKernel.language_info}
     return notebook
 
 
