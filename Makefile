@@ -44,7 +44,7 @@ gate: .venv/installed ## run diagnose and watch on every script of their test se
 
 lab: .venv/installed ## open JupyterLab on your own copy of the chapters, in lab/
 	@.venv/bin/python book/tools/working_copy.py
-	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab --LabApp.default_url=/lab/tree/lab/00_start_here.ipynb
 
 edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors (it overwrites the stored outputs)
 	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null

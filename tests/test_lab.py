@@ -100,7 +100,7 @@ def stored(cell: nbformat.NotebookNode) -> list[int]:
 
 
 def cells_of(lab: Lab, name: str) -> list[nbformat.NotebookNode]:
-    return nbformat.read(lab.book / f"{name}.ipynb", as_version=4).cells
+    return nbformat.read(lab.copies / f"{name}.ipynb", as_version=4).cells  # a caption is a cell there
 
 
 def look_at_all(lab: Lab, name: str) -> None:

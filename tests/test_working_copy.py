@@ -20,7 +20,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from helpers.jupyterlab import TOKEN, environment, fetch, jupyterlab
 from revisions import notebooks
-from working_copy import MANIFEST, bring_up_to_date
+from working_copy import MANIFEST, START, bring_up_to_date
 
 NAME = "01_one.ipynb"
 
@@ -142,6 +142,25 @@ def test_an_interrupted_copy_leaves_the_chapter_as_it_was(book: Path, lab: Path,
     assert bring_up_to_date(book, lab) == [] and chapters(lab)[NAME] == "the second edition"
 
 
+def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    shutil.copytree(root / "notebooks", tmp_path / "notebooks")
+    shutil.copytree(root / "book", tmp_path / "book", ignore=shutil.ignore_patterns("__pycache__"))
+    bring_up_to_date(tmp_path / "notebooks", tmp_path / "lab")
+    text = "\n\n".join(cell.source for cell in nbformat.read(tmp_path / "lab" / START, as_version=4).cells)
+    links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
+    files = {"".join(link) for link in links}
+    assert {path.name for path in root.glob("notebooks/*.ipynb")} <= files
+    assert [file for file in files if not (tmp_path / "lab" / file).is_file()] == []
+
+
+def test_captions_which_only_the_site_shows_become_cells_below_their_figures(book: Path, lab: Path) -> None:
+    store(book / NAME, "draw()", mystnb={"figure": {"caption": "What it shows."}})
+    assert bring_up_to_date(book, lab) == []
+    assert [cell.source for cell in nbformat.read(lab / NAME, as_version=4).cells] == ["draw()", "*Fig. 1* What it shows."]
+
+
 def recipe(root: Path, target: str) -> list[str]:
     """The commands of a target of the Makefile, with this Python's programs in place of those in `.venv`."""
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
@@ -160,6 +179,7 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
     (top / "book").mkdir(parents=True)
     for part in ("notebooks", "book/tools"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "book" / "index.md", top / "book")
     *before, lab = recipe(root, target)
     for command in before:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
@@ -172,6 +192,7 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
 
         assert {entry["name"] for entry in contents(folder)["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
         assert contents("book")["type"] == "directory", "links lead there"
+        assert target == "edit" or f'"treePath": "lab/{START}"' in fetch(f"{address}/?{TOKEN}"), "the overview opens first"
         for chapter in notebooks(top / folder):
             cells = contents(chapter.relative_to(top).as_posix())["content"]["cells"]
             assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"), "figures come with a run only"

@@ -22,6 +22,8 @@ window.addEventListener("load", async () => {
   await typeset;
   document.querySelectorAll("mjx-container").forEach((e) =>
     e.matches("[display]") && e.scrollWidth > e.clientWidth || e.removeAttribute("tabindex"));
+  // Shrunk to a phone, these would have words too small to read.
+  document.querySelectorAll("figure img").forEach((e) => e.classList.toggle("wide-figure", e.naturalWidth > 620));
   document.querySelectorAll("figure").forEach((e) => { if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; });
   markSearched(); // last: an odd address, or a browser that keeps nothing, ends it with an error
 });

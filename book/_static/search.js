@@ -1,8 +1,9 @@
 // The search page: the sections that fit best, each with the place where they stand. A section need not have all words.
 const SHOWN = 20;
+const ASKED = 9; // times the points, for what is called just so
 // Words that say nothing alone.
 const COMMON = new Set(`a all an and are as at be but by can do does for from get has have how i if in is it its me my no not of off
-  on or out so than that the their then there this to up was we what when where which who why will with you your`.split(/\s+/));
+  on or out so than that the their then there this to up versus vs was we what when where which who why will with you your`.split(/\s+/));
 
 const add = (parent, tag, text = "") => {
   const element = parent.appendChild(document.createElement(tag));
@@ -14,40 +15,45 @@ const add = (parent, tag, text = "") => {
 const wordsOf = (query) => query.toLowerCase().split(/\s+/)
   .map((word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "")).filter(Boolean);
 
+const plain = (words) => wordsOf(words).join(" ");
+
 // With any ending, with or without hyphens, with s or z: "speedups" is in "speed-up", "initialize" in "initialisation".
 const spelled = (word) => [...word.replace(/(?<=\p{L}{2}[^s])s$|(?<=\p{L}{5})(ed|ing|e)$/u, "").replace(/[-_]/g, "")]
   .map((letter) => letter.replace(/[.*+?^${}()|[\]\\]/, "\\$&").replace(/[sz]/, "[sz]")).join("[-_]?");
+
+const BETWEEN = "(?:ed|ing|e?s?)[^\\p{L}\\p{N}]{0,2}"; // words in a row: an ending that is left out, and what is no letter
 
 // What to look for at the start of words: each one that says something, each two neighbours of which one does, and all.
 const termsOf = (words) => {
   const all = words.every((word) => COMMON.has(word));
   const says = words.map((word) => all || !COMMON.has(word));
-  const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && `${spelled(words[i])}[^\\p{L}\\p{N}]{0,2}${spelled(word)}`);
-  const whole = words.length > 2 ? [words.map(spelled).join("[^\\p{L}\\p{N}]{0,2}")] : [];
+  const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && [words[i], word].map(spelled).join(BETWEEN));
+  const whole = words.length > 2 ? [words.map(spelled).join(BETWEEN)] : [];
   return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
 };
 const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
 
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
-// But who asks for one word of the glossary gets that.
-const shareOf = (page, anchor, isAsked) => isAsked ? 9 :
-  /^(notebooks|book.(index|it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
+const shareOf = (page, anchor) =>
+  /^(notebooks|book.(it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
 
-// Rare terms weigh more, and the second time less than the first (BM25). In a title they count most, the shorter it is.
-// Who has half of what is looked for gets half of the points.
+// Rare terms weigh more, and the second time less than the first (BM25). In a title or a keyword they count most, the shorter
+// it is. Who has half of what is looked for gets half of the points. What is called just so comes first; of the others, who has
+// less than a tenth of the best is left out.
 const rank = (terms, places) => {
   const patterns = terms.map(pattern);
   const usual = places.reduce((sum, { text }) => sum + text.length, 0) / places.length;
-  const counts = places.map(({ title, text }) => patterns.map((p) => {
-    const name = title.split(".").at(-1); // what it is called, of one_step.scratch.train
-    const times = (text.match(p) ?? []).length, inName = (name.match(p)?.[0].length ?? 0) / name.length;
+  const counts = places.map(({ names, text }) => patterns.map((p) => {
+    const times = (text.match(p) ?? []).length;
+    const inNames = names.map((name) => (name.match(p)?.[0].length ?? 0) / name.length);
+    const inName = Math.max(inNames[0], ...inNames.filter((part) => part > 0.5)); // of a keyword the larger part
     return times / (times + 1 + 0.2 * text.length / usual) + (inName && 0.3 + 0.7 * inName);
   }));
   const weights = patterns.map((_, i) => Math.log(1 + places.length / (1 + counts.filter((of) => of[i]).length)));
   const total = (of) => weights.reduce((sum, weight, i) => sum + weight * of[i], 0);
   places.forEach((place, at) => { place.points = place.share * total(counts[at]) * total(counts[at].map(Math.sign)); });
-  const found = places.filter(({ points }) => points).sort((one, other) => other.points - one.points);
-  return found.filter(({ points }) => points > found[0].points / 10);
+  const best = Math.max(...places.map(({ points, asked }) => asked > 1 ? 0 : points));
+  return places.filter(({ points }) => points && points > best / 10).sort((one, other) => other.points * other.asked - one.points * one.asked);
 };
 
 const addMarked = (parent, text, any) => {
@@ -76,8 +82,11 @@ window.addEventListener("DOMContentLoaded", () => {
   if (!query) return;
   document.querySelector(".bd-search-container input").value = query;
   const terms = termsOf(wordsOf(query));
-  const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text]) =>
-    ({ address: `${page}#${anchor}`, pageTitle, title, text, share: shareOf(page, anchor, title === query.toLowerCase()) })));
+  const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text, keywords]) => {
+    const names = [title.split(".").at(-1), ...keywords]; // what it is called, of scratch.train
+    const isAsked = !page.startsWith("book/api/") && names.some((name) => plain(name) === plain(query));
+    return { address: `${page}#${anchor}`, pageTitle, title, names, text, share: shareOf(page, anchor), asked: isAsked ? ASKED : 1 };
+  }));
   const found = terms.length ? rank(terms, places) : [];
   const any = pattern(terms.toReversed().join("|"));
   const news = add(results, "p", found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places for “${query}”:`

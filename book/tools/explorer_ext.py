@@ -2,12 +2,13 @@
 
 `explorer.js` and `stepper.js` put inputs and a moving picture in place of the still one, which stays where no script
 runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of the
-package vl-convert, so that no page asks another host. `predict.js` waits with an answer for the reader's own.
+package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations
 
 import json
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,35 @@ def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
                 bundle.remove(formats[kind])
 
 
+def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
+    """Mark each question that begins with a bold Predict, and the cell that answers it: the next cell with the tag
+    `predict`, or else the first one with outputs directly below the question.
+    """
+    question = None
+    for node in list(doctree.findall(nodes.Element)):
+        if isinstance(node, nodes.strong) and node.astext().startswith("Predict"):
+            question = node.parent
+            in_opening = question.parent.parent is doctree  # which is answered further down
+            cell = None if in_opening else first_output(question)
+            if cell and "tag_predict" not in cell["classes"]:
+                cell["classes"].append("tag_predict")
+        elif question and "tag_predict" in node["classes"]:
+            question["classes"].append("predict-question")
+            question = None
+
+
+def first_output(question: nodes.Element) -> nodes.Element | None:
+    """The cell directly below this question that has the tag, or else outputs; no explorer, which is used to guess."""
+    below = question.parent[question.parent.index(question) + 1:]
+    cells: list[Any] = [*takewhile(lambda node: isinstance(node, nodes.Element) and "cell" in node["classes"], below)]
+    tagged = [cell for cell in cells if "tag_predict" in cell["classes"]]
+    shown = [cell for cell in cells if any("cell_output" in part["classes"] for part in cell)]
+    for cell in (tagged + shown)[:1]:
+        if not any('class="explorer"' in raw.astext() for raw in cell.findall(nodes.raw)):
+            return cell
+    return None
+
+
 def add_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
     there = set()
     for node in doctree.findall(nodes.Element) if doctree else ():
@@ -74,6 +104,8 @@ def write_vega(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict:
     keep_specifications()
     app.connect("doctree-read", put_beside_pictures)
+    app.connect("doctree-read", mark_predictions)
     app.connect("html-page-context", add_scripts)
     app.connect("build-finished", write_vega)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+    # With a new env_version all pages are read again.
+    return {"env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

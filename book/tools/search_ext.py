@@ -21,6 +21,23 @@ from book_ext import numbered_title
 LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.system_message, nodes.title,
             nodes.term, addnodes.index, addnodes.desc_signature, solution_node)
 
+# What readers call what a page, or a section with this label, is about, in words that its title lacks.
+KEYWORDS = {
+    "notebooks/05_concise_data_parallelism": ["DataParallel"],
+    "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
+    "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
+    "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],
+    "sec-accumulation": ["gradient accumulation", "effective batch size"],
+    "sec-allreduce": ["all reduce"],
+    "sec-ddp-batchnorm": ["SyncBatchNorm", "convert_sync_batchnorm"],
+    "sec-hangs": ["my training hangs"],
+    "sec-machines": ["elastic", "torchelastic", "multi-node", "slurm"],
+    "sec-pays": ["how many GPUs", "scaling"],
+    "sec-rules": ["learning rate multiple GPUs", "linear scaling rule"],
+    "sec-set-epoch": ["WeightedRandomSampler", "sampler", "set_epoch"],
+    "sec-worker": ["gloo vs nccl", "backend"],
+}
+
 
 def found_at(node: nodes.Node) -> tuple[str, str] | None:
     """The anchor and the title under which a search shows what is in this node; None if it is a part of another's."""
@@ -44,18 +61,22 @@ def text_of(node: nodes.Node, env: BuildEnvironment) -> str:
     return glue.join(text_of(child, env) for child in node.children if found_at(child) is None)
 
 
-def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str]]:
-    """Anchor, title and text of all that a search can find on a page, in its order."""
-    for node in env.get_doctree(page).findall():
+def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Anchor, title, text and keywords of all that a search can find on a page, in its order."""
+    keys = [page]  # of the first part
+    for node in env.get_doctree(page).findall(nodes.Element):
         if found := found_at(node):
-            yield *found, re.sub(r"\s+", " ", text_of(node, env)).strip()
+            text = re.sub(r"\s+", " ", text_of(node, env)).strip()
+            yield *found, text, [word for key in (*keys, *node["ids"]) for word in KEYWORDS.get(key, ())]
+            keys = []
 
 
 def write_texts(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
     target = Path(app.outdir, "_static", "search_texts.js")
-    read = max(Path(app.doctreedir, f"{page}.doctree").stat().st_mtime for page in app.env.found_docs)
+    sources = [Path(__file__), *(Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs)]
+    read = max(source.stat().st_mtime for source in sources)
     if target.exists() and target.stat().st_mtime > read:
         return  # nothing is new, and to load every page again takes longer than all the rest
     pages = []

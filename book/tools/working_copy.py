@@ -3,12 +3,14 @@
 JupyterLab saves what it runs, and the chapters in `notebooks/` hold what the site shows and the tests compare. A
 chapter is copied where it is not there yet, or as the book has left it. One that the reader has run or changed stays.
 JupyterLab trusts the copies as they are made, so it shows their figures at once, and opening one changes nothing.
+It begins with an overview, START, which is made of the site's first page.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import closing, suppress
@@ -20,12 +22,23 @@ import nbformat
 from ipykernel.ipkernel import IPythonKernel
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
+from nbformat.v4 import new_markdown_cell, new_notebook
 
 from revisions import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR42mNgAAIAAAUAAen63NgAAAAASUVORK5CYII="  # PNG
 MANIFEST = ".copied.json"  # by name, the digest of the chapter as it was copied
+START = "00_start_here.ipynb"
+HOW = """## How these pages work
+
+Click a title below to open a chapter in a new tab.
+**Shift+Enter** runs a cell and moves on to the next; **Run All Cells** in the menu *Run* runs a whole chapter.
+The outputs that you see first are the book's.
+
+Change whatever you like: this is your own copy, in the folder `lab`, and the book itself stays as it is.
+For a chapter as it was, delete your copy of it and run `make lab` again.
+"""
 
 
 def bring_up_to_date(book: Path, copies: Path) -> list[str]:
@@ -33,6 +46,8 @@ def bring_up_to_date(book: Path, copies: Path) -> list[str]:
     copies.mkdir(exist_ok=True)
     copied, kept = read_manifest(copies), []
     chapters = {original.relative_to(book).as_posix(): as_opened(original) for original in notebooks(book)}
+    if (index := book.parent / "book" / "index.md").exists():
+        chapters[START] = overview(index.read_text("utf8"))
     trust(chapters.values())
     for name, notebook in chapters.items():
         content, copy = nbformat.writes(notebook).encode(), copies / name
@@ -51,12 +66,32 @@ def bring_up_to_date(book: Path, copies: Path) -> list[str]:
 
 
 def as_opened(chapter: Path) -> NotebookNode:
-    """A chapter with what JupyterLab adds when it opens one, and saves: which Python it is, and explorers as PNG."""
+    """A chapter with what JupyterLab adds when it opens one, and saves: which Python it is, and explorers as PNG.
+    Captions, which only the site shows, become cells below their figures.
+    """
     notebook = nbformat.read(chapter, as_version=4)
     notebook.metadata.language_info = IPythonKernel.language_info
+    figures = [cell for cell in notebook.cells if "figure" in cell.metadata.get("mystnb", {})]
+    for number, cell in enumerate(figures, 1):
+        caption = new_markdown_cell(f"*Fig. {number}* {cell.metadata.mystnb.figure.caption}", id=f"{cell.id}-caption")
+        notebook.cells.insert(notebook.cells.index(cell) + 1, caption)
     for output in chain.from_iterable(cell.get("outputs", []) for cell in notebook.cells):
         if "application/vnd.vegalite.v5+json" in output.get("data", {}):
             output.data["image/png"] = PIXEL
+    return notebook
+
+
+def overview(index: str) -> NotebookNode:
+    """The site's first page as a notebook: its links lead to the copies, and it says how to run these."""
+    index = re.sub(r"(?<=\]\()\.\./notebooks/|(?<=:link: )\.\./notebooks/(?=.*\n:link-type)", "", index)
+    index = re.sub(r"(?<=\]\()(?=\w+\.md\))|(?<=:link: )(?=it_hangs)|(?<=\{figure\} )", "../book/", index)
+    index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index)
+    index = re.sub(r"(:link: .*)\n:link-type: doc", r"\1.ipynb", index)
+    opening, _, start, chapters, _ = index.split("\n## ")
+    cells = [opening, HOW, f"## {start}", f"## {chapters}"]
+    notebook = new_notebook(cells=[new_markdown_cell(text, id=f"start-{i}") for i, text in enumerate(cells)])
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": IPythonKernel.language_info}
     return notebook
 
 
