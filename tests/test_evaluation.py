@@ -125,7 +125,7 @@ def test_a_sharded_network_is_refused_since_ranks_with_fewer_minibatches_would_k
 
 
 def test_outside_of_a_group_it_says_so() -> None:
-    with pytest.raises(RuntimeError, match="no rank"):
+    with pytest.raises(RuntimeError, match="not a rank"):
         count_right_on_ranks(network(), [])
 
 

@@ -34,7 +34,8 @@ KEYWORDS = {
     "sec-machines": ["elastic", "torchelastic", "multi-node", "slurm"],
     "sec-pays": ["how many GPUs", "scaling"],
     "sec-rules": ["learning rate multiple GPUs", "linear scaling rule"],
-    "sec-set-epoch": ["WeightedRandomSampler", "sampler", "set_epoch"],
+    "sec-other-samplers": ["WeightedRandomSampler", "IterableDataset", "streaming", "class imbalance"],
+    "sec-set-epoch": ["sampler", "set_epoch"],
     "sec-worker": ["gloo vs nccl", "backend"],
 }
 
