@@ -11,9 +11,8 @@ srun --cpus-per-task=$SLURM_CPUS_PER_TASK torchrun --nnodes=2 --nproc-per-node=4
 
 The same command resumes from the newest checkpoint, and ends with the same bits as an
 uninterrupted run. After SIGTERM or Ctrl-C, all ranks finish their update and save. The
-file `stopped`, next to the checkpoints, then says how far they came.
-Only rank 0 reads and writes checkpoints. After a restart, rank 0 may be on a different
-machine, so several machines need a folder that they share.
+file `stopped`, next to the checkpoints, then says how far they came. Only rank 0 reads
+and writes checkpoints, so several machines need a folder that they share.
 
 Tested with PyTorch 2.15 on the CPUs of one machine; never run on several machines, nor
 with NCCL. Change `make_net` and `load_data`, which holds all data in memory.
@@ -187,7 +186,7 @@ def on_rank_0(do, *args):
 
 
 def changes(old, new, words="{} was {} and is now {}"):
-    """Say what in `new` differs from `old`."""
+    """What in `new` differs from `old`, in words."""
     return ", ".join(words.format(key, old.get(key), value)
                      for key, value in new.items() if old.get(key) != value)
 
@@ -342,16 +341,17 @@ def read_options(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.error = refuse
     add = parser.add_argument
-    add("--epochs", type=int, default=40, help="(40)")
-    add("--batch-size", type=int, default=128, help="over all ranks (128)")
+    add("--epochs", type=int, default=40, help="how many (40)")
+    add("--batch-size", type=int, default=128, help="examples per update (128)")
     add("--lr", type=float, default=0.002, help="learning rate (0.002)")
-    add("--seed", type=int, default=0, help="of parameters, order and flips (0)")
+    add("--seed", type=int, default=0, help="for parameters, order and flips (0)")
     add("--accumulate", type=int, default=1, metavar="N",
         help="backward passes per rank and update (1)")
     add("--clip", type=float, help="clip the gradient to this norm")
     add("--bf16", action="store_true", help="autocast to bfloat16")
-    add("--checkpoints", default="checkpoints", metavar="DIR", help="(checkpoints)")
-    add("--save-every", type=int, default=20, metavar="UPDATES", help="(20)")
+    add("--checkpoints", default="checkpoints", metavar="DIR",
+        help="their folder (checkpoints)")
+    add("--save-every", type=int, default=20, metavar="N", help="updates (20)")
     add("--data", metavar="DIR", help="the root of torchvision's Fashion-MNIST "
         "(otherwise: the 3,584 images in the package)")
     args = parser.parse_args(words)
