@@ -27,7 +27,7 @@ def main() -> None:
     """Do what the words behind `python -m d2lpar` ask for."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
-    about = "write train_ddp.py, a training script to start from, which can be killed and goes on"
+    about = "write train_ddp.py, a training script to start from that resumes after a kill"
     options = commands.add_parser("script", help=about, description=about)
     options.add_argument("file", nargs="?", default="train_ddp.py", help="where to (train_ddp.py)")
     about = "run a training on a single device and on ranks, and say what differs (seconds)"

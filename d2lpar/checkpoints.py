@@ -1,7 +1,7 @@
-"""Checkpoints: what is left of a training that is killed. Each is a file of `torch.save`, whole or not there at all.
+"""Checkpoints: what is left when a run is killed. Each is a file written by `torch.save`, whole or not there at all.
 
 `step-00000040-9c56cc51b374c3ba.pt` is the state after 40 updates. The digits after the step are the digest of the
-state, so equal states have equal names, whichever run wrote them. One process writes into a folder at a time.
+state, so equal states have equal names, whichever run wrote them. Only one process may write to a folder at a time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ CAN_BE_READ = {Tensor, torch.nn.Parameter, bool, int, float, complex, str, type(
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints in `folder`, the oldest first; whether they are whole is not looked at."""
+    """The checkpoints in `folder`, oldest first; it does not check whether they are whole."""
     return sorted(Path(folder).glob("step-*.pt"))
 
 
 def check_finite(state: object) -> None:
-    """Raise ValueError if a tensor in `state` holds NaN or infinity, which would take the place of what is right.
+    """Raise ValueError if a tensor in `state` holds NaN or infinity, before it replaces a good checkpoint.
 
-    A mask of attention in a network's state may hold minus infinity: its finite values are all the same.
+    An attention mask in a network's state may hold minus infinity: its finite values are all the same.
     """
     for path, x in tree_leaves_with_path(state):
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.isfinite().all():
@@ -45,7 +45,7 @@ def check_finite(state: object) -> None:
 
 
 def check_readable(state: object) -> None:
-    """Raise ValueError if `state` holds an object that `newest_checkpoint` would not read, because it may run code."""
+    """Raise ValueError if `state` holds an object that `newest_checkpoint` refuses, because loading it may run code."""
     for path, x in tree_leaves_with_path(state):
         if type(x) not in CAN_BE_READ:
             raise ValueError(f"state{keystr(path)} is of {type(x)}: nothing was saved, because a checkpoint is read "
@@ -54,7 +54,7 @@ def check_readable(state: object) -> None:
 
 @contextmanager
 def no_remains(folder: str | Path) -> Generator[None]:
-    """Make the folder; if what is written there does not become whole, as on a full disk, take it away."""
+    """Make the folder; if a file is left unfinished there, as on a full disk, delete it."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     try:
         yield
@@ -63,7 +63,7 @@ def no_remains(folder: str | Path) -> Generator[None]:
 
 
 def whole_or_not_there(save: Callable) -> Callable:
-    """The same function, which first refuses NaN and what cannot be read back; no half-written file is left."""
+    """The same function, but it first refuses NaN and unreadable objects, and it leaves no half-written file."""
     @wraps(save)
     def checked_save(folder: str | Path, step: int, state: object) -> None:
         check_finite(state)
@@ -75,7 +75,7 @@ def whole_or_not_there(save: Callable) -> Callable:
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Wait until the disk has the names in `folder`, too; on Windows no program can ask for that."""
+    """Wait until the disk has the names in `folder`, too; on Windows, a program cannot ask for that."""
     if os.name != "nt":
         opened = os.open(folder, os.O_RDONLY)
         try:
@@ -85,10 +85,10 @@ def sync_folder(folder: str | Path) -> None:
 
 
 def digest_of(state):
-    """Sixteen digits, the same for equal states: the start of the SHA-256 of all
-    that they hold, with names, types and shapes.
+    """Sixteen hexadecimal digits, the same for equal states: the start of the SHA-256
+    of all values, with their names, types and shapes.
 
-    Two states are equal if they hold the same bits, wherever their tensors are.
+    Two states are equal if they hold the same bits, on whichever devices their tensors are.
     """
     sha = hashlib.sha256()
     leaves = ((keystr(path), x) for path, x in tree_leaves_with_path(state))
@@ -116,7 +116,7 @@ def save_checkpoint(folder, step, state):
     with open(unfinished, "wb") as file:
         file.write(data.getbuffer())
         file.flush()
-        os.fsync(file.fileno())  # on the disk, not only on its way
+        os.fsync(file.fileno())  # wait until the disk has it
     os.replace(unfinished, Path(folder, f"step-{step:08}-{digest_of(state)}.pt"))
     sync_folder(folder)  # the new name, too
     for old in checkpoints(folder)[:-2]:
@@ -125,9 +125,9 @@ def save_checkpoint(folder, step, state):
 
 def newest_checkpoint(folder):
     """The path and the state of the newest whole checkpoint, or None and None.
-    One that is not whole is named, and put aside.
+    One that is not whole is reported and renamed.
 
-    On the CPU, of numbers, strings and tensors only: no code of the file is run.
+    Tensors are on the CPU. The file may hold only numbers, strings and tensors: no code in it is run.
 
     Raises:
         OSError: if a file cannot be read. It stays where it is.

@@ -1,20 +1,21 @@
-r"""Train a network with DistributedDataParallel. Killed at any moment, it goes on.
+r"""Train a network with DistributedDataParallel, and resume after a kill at any moment.
 
 python train_ddp.py  # one rank
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # a new store after a restart
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1  # a new store after each restart
 torchrun --standalone --nproc-per-node=2 --max-restarts=3 train_ddp.py
 torchrun --nnodes=2 --nproc-per-node=2 --rdzv-id=1 --rdzv-backend=c10d \
     --rdzv-endpoint=HOST:29500 train_ddp.py  # the same command on both machines
 srun --cpus-per-task=$SLURM_CPUS_PER_TASK torchrun --nnodes=2 --nproc-per-node=4 \
     --rdzv-id=$SLURM_JOB_ID --rdzv-backend=c10d --rdzv-endpoint=$(hostname):29500 \
-    train_ddp.py  # in a job of two tasks, one on each machine
+    train_ddp.py  # in a job with --nodes=2 --ntasks-per-node=1 --cpus-per-task=N
 
-The same command goes on from the newest checkpoint, and ends with the same bits as a
-run that was never interrupted. After SIGTERM or Ctrl-C, all ranks finish their update
-and save; the file `stopped` next to the checkpoints then says how far they came. The
-checkpoints are read and written by rank 0 alone.
+The same command resumes from the newest checkpoint, and ends with the same bits as an
+uninterrupted run. After SIGTERM or Ctrl-C, all ranks finish their update and save. The
+file `stopped`, next to the checkpoints, then says how far they came. Only rank 0 reads
+and writes checkpoints, so several machines need a folder that they share.
 
-Run with PyTorch 2.15, on CPUs of one machine. Change `make_net` and `load_data`.
+Tested with PyTorch 2.15 on the CPUs of one machine; never run on several machines, nor
+with NCCL. Change `make_net` and `load_data`, which holds all data in memory.
 """
 import os
 
@@ -44,18 +45,18 @@ from d2lpar.checkpoints import digest_of
 from d2lpar.data import DataError
 
 TIMEOUT = timedelta(seconds=120)  # how long a rank waits for the others
-WARM_UP = 20  # updates until the learning rate is reached
+WARM_UP = 20  # updates until the learning rate is --lr
 RESTARTS = int(os.getenv("TORCHELASTIC_MAX_RESTARTS", "0"))
 STOPPED = 75  # the exit status of sysexits.h for "try again"
-DECIDES = ("batch_size", "lr", "seed", "accumulate", "clip", "bf16")  # which run it is
+DECIDES = ("batch_size", "lr", "seed", "accumulate", "clip", "bf16")  # define the run
 
 
 class Refused(Exception):
-    """Why the run cannot begin or go on, in words."""
+    """The run cannot start or resume; the message says why."""
 
 
 def make_net():  # yours goes here
-    """The network at its start."""
+    """A new network."""
     return nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
@@ -66,7 +67,7 @@ def make_net():  # yours goes here
 def load_data(folder):  # and your data here
     """Images and labels of the training set, and of the test set, all in memory."""
     if folder is None:
-        with redirect_stdout(None):  # it prints a line, on each rank
+        with redirect_stdout(None):  # it would print a line on each rank
             return [(x.images, x.labels) for x in load_data_fashion_mnist(1)]
     from torchvision.datasets import FashionMNIST
 
@@ -75,17 +76,17 @@ def load_data(folder):  # and your data here
 
 
 def augment(X):
-    """Mirror each image with probability 1/2, drawn by its own rank."""
+    """Mirror each image with probability 1/2; each rank draws for its own images."""
     return X.where(torch.rand(len(X), 1, 1, 1) < 0.5, X.flip(3))
 
 
 def learning_rate(step, args):
-    """The rate of the update after `step` updates: a warm-up, then constant."""
+    """The learning rate after `step` updates: a warm-up, then constant."""
     return args.lr * min(1, (step + 1) / WARM_UP)
 
 
 def minibatch(data, step, args):
-    """This rank's shard of the minibatch after `step` updates; no history decides."""
+    """This rank's shard of the next minibatch; which one depends on `step` alone."""
     images, labels = data
     epoch, place = divmod(step, len(labels) // args.batch_size)
     generator = torch.Generator().manual_seed(10**6 * args.seed + epoch)
@@ -96,7 +97,7 @@ def minibatch(data, step, args):
 
 
 def backward(net, X, y, args):
-    """Add the gradient of the minibatch's mean loss; this rank's share of that mean."""
+    """Accumulate the mean loss's gradient; return this rank's share of the loss."""
     device, share = next(net.parameters()).device, 0.0
     pieces = zip(X.tensor_split(args.accumulate), y.tensor_split(args.accumulate))
     for i, (X, y) in enumerate(pieces, 1):
@@ -112,25 +113,25 @@ def backward(net, X, y, args):
 
 
 def update(net, optimizer, X, y, step, args, told_to_stop):
-    """One update; its loss, its gradient's norm, and whether a rank is to stop."""
+    """Make one update; return its loss, its gradient's norm, and whether to stop."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(step, args)
     optimizer.zero_grad()
     said = [backward(net, X, y, args), told_to_stop()]
     said = torch.tensor(said, dtype=torch.float64)
-    dist.all_reduce(said)  # of CPU tensors, by gloo: all ranks stop at the same update
+    dist.all_reduce(said)  # on CPU tensors, with gloo; all ranks stop together
     loss, stops = said.tolist()
     norm = nn.utils.clip_grad_norm_(net.parameters(), args.clip or inf).item()
     if not isfinite(loss + norm):  # the same on all ranks
-        raise Refused(f"update {step + 1} is not made, because its loss is {loss} and "
-                      f"the norm of its gradient {norm}: try a smaller --lr or --clip")
+        raise Refused(f"update {step + 1} was not applied: its loss is {loss}, and the "
+                      f"norm of its gradient is {norm}. Try a smaller --lr or --clip")
     optimizer.step()
     return loss, norm, stops > 0
 
 
 @torch.no_grad()
 def evaluate(net, data, device):
-    """Mean loss and accuracy; each example counts once, on one of the ranks."""
+    """Mean loss and accuracy; each example counts once, on one rank."""
     for buffer in net.buffers():  # BatchNorm's statistics are each rank's own
         dist.broadcast(buffer, 0)
     net.eval()
@@ -147,7 +148,7 @@ def evaluate(net, data, device):
 
 
 def state_of(net, optimizer, step, plan):
-    """All that the next update depends on and that is no function of the step."""
+    """Everything that the next update depends on, except functions of the step."""
     random, is_on_gpu = [None] * dist.get_world_size(), net.device.type == "cuda"
     of_gpu = [torch.cuda.get_rng_state()] if is_on_gpu else []
     dist.all_gather_object(random, [torch.get_rng_state(), *of_gpu])
@@ -156,26 +157,26 @@ def state_of(net, optimizer, step, plan):
 
 
 def restore(net, optimizer, state, args):
-    """Be as the ranks were when `state` was saved."""
+    """Put this rank back to where `state` was saved."""
     net.module.load_state_dict(state["net"])
     optimizer.load_state_dict(state["optimizer"])
     optimizer.zero_grad()
     rank, ranks, step = dist.get_rank(), dist.get_world_size(), state["step"]
-    torch.manual_seed(10**9 * args.seed + 10**6 * rank + step)  # of the GPU, too
-    if len(state["random"]) == ranks:  # otherwise they draw new numbers
+    torch.manual_seed(10**9 * args.seed + 10**6 * rank + step)  # seeds the GPU, too
+    if len(state["random"]) == ranks:  # a different number of ranks draws new ones
         torch.set_rng_state(state["random"][rank][0])
         for of_gpu in state["random"][rank][1:]:
             torch.cuda.set_rng_state(of_gpu)
 
 
 def on_rank_0(do, *args):
-    """On all ranks, what rank 0 gets by doing something; or all are told why not."""
+    """Call a function on rank 0; all ranks return its result, or raise Refused."""
     told = [None, None]
     if dist.get_rank() == 0:
         try:
             told[0] = do(*args)
         except OSError as error:  # a full disk, for example
-            told[1] = f"the folder of checkpoints cannot be used: {error}"
+            told[1] = f"the checkpoint folder cannot be used: {error}"
         except ValueError as error:
             told[1] = str(error)
     dist.broadcast_object_list(told, 0)
@@ -184,14 +185,14 @@ def on_rank_0(do, *args):
     return told[0]
 
 
-def changes(old, new, words="{} was {} and is {}"):
-    """In words, what in `new` is different from `old`."""
+def changes(old, new, words="{} was {} and is now {}"):
+    """What in `new` differs from `old`, in words."""
     return ", ".join(words.format(key, old.get(key), value)
                      for key, value in new.items() if old.get(key) != value)
 
 
 def agree(args, net, device):
-    """The data, and what decides the run and its bits; Refused unless all agree."""
+    """The data, and what defines the run and its bits; Refused unless all agree."""
     data, problem, run = [], None, {name: getattr(args, name) for name in DECIDES}
     shapes = {name: tuple(x.shape) for name, x in net.state_dict().items()}
     run |= {"network": digest_of(shapes), "device": device.type}
@@ -203,8 +204,9 @@ def agree(args, net, device):
         run["data"], n = digest_of(data[0]), len(data[0][1])
         least = dist.get_world_size() * args.accumulate
         if not least <= args.batch_size <= n:
-            raise ValueError(f"--batch-size must be from {least}, an example for each "
-                             f"rank and backward pass, to {n}, got {args.batch_size}")
+            raise ValueError(f"--batch-size must be at least {least}, one example per "
+                             "rank and backward pass, and at most the number of "
+                             f"training examples, {n}; it is {args.batch_size}")
     except (DataError, ImportError, OSError, RuntimeError, ValueError) as error:
         problem = " ".join(str(error).split())
     every = [None] * dist.get_world_size()
@@ -219,24 +221,24 @@ def agree(args, net, device):
 
 
 def open_folder(folder, lock, plan):
-    """The name and the state of the newest checkpoint; its metrics, and no others."""
+    """The newest checkpoint's name and state; later updates' metrics are removed."""
     folder.mkdir(parents=True, exist_ok=True)
     try:
         lock.acquire()
     except Timeout:
-        raise ValueError(f"another run writes into {folder}") from None
+        raise ValueError(f"another run is writing to {folder}") from None
     path, state = newest_checkpoint(folder)
     old = state.get("plan", {}) if isinstance(state, dict) else {}
     if path and (different := changes(old.get("run", {}), plan["run"])):
-        raise ValueError(f"{path.name} is of a different run: {different}. Take a "
-                         "different folder for --checkpoints")
+        raise ValueError(f"{path.name} belongs to a different run: {different}. "
+                         "Choose a different folder for --checkpoints")
     file, step = folder / "metrics.jsonl", state["step"] if path else 0
     text = file.read_text() if file.exists() else ""
     first, *lines = text.splitlines(True) or [""]
     if first not in ("", begin := json.dumps({"run": plan["run"]}) + "\n"):
-        raise ValueError(f"{file} is of a different run, or of something else")
-    whole = [line for line in lines if line.endswith("\n")]  # a kill cuts lines off
-    kept = [line for line in whole if json.loads(line)["step"] <= step]  # not lost ones
+        raise ValueError(f"{file} belongs to a different run, or to something else")
+    whole = [line for line in lines if line.endswith("\n")]  # a kill may cut one off
+    kept = [line for line in whole if json.loads(line)["step"] <= step]
     Path(folder, "metrics.unfinished").write_text("".join([begin, *kept]))
     Path(folder, "metrics.unfinished").replace(file)
     Path(folder, "stopped").unlink(missing_ok=True)
@@ -258,7 +260,7 @@ def say(line):
 
 
 def fit(args, device, told_to_stop):
-    """Train to the end, or until a rank is told to stop; whether the end is reached."""
+    """Train until the end or until told to stop; return whether the end was reached."""
     torch.manual_seed(args.seed)
     net = make_net().to(device)
     optimizer = torch.optim.AdamW(net.parameters())
@@ -278,8 +280,8 @@ def fit(args, device, told_to_stop):
     last, stops = args.epochs * per_epoch, False
     odd = changes(state["plan"]["bits"], plan["bits"])
     print(f"rank {rank}: process {os.getpid()} on {device}", flush=True)
-    say(f"{ranks} rank{'s' * (ranks > 1)}: " + (f"goes on from {name}" if name else
-        "begins") + f", {step} of {last} updates"
+    say(f"{ranks} rank{'s' * (ranks > 1)}: " + (f"resuming from {name}" if name else
+        "starting") + f", {step} of {last} updates done"
         + f"; different bits from an uninterrupted run: {odd}" * bool(odd))
     start, first = time.perf_counter(), step
     path = folder / "metrics.jsonl" if rank == 0 else os.devnull
@@ -303,8 +305,8 @@ def fit(args, device, told_to_stop):
     if step >= last:
         say(f"parameters: {digest_of(net.module.state_dict())}")
     else:  # in a file, too, because torchrun's exit status does not tell
-        words = (f"stopped: {step} of {last} updates are made and saved; the same "
-                 "command goes on")
+        words = (f"stopped: {step} of {last} updates done and saved; the same command "
+                 "resumes the run")
         on_rank_0(Path(folder, "stopped").write_text, f"{words}\n")
         say(words)
     lock.release()
@@ -312,21 +314,21 @@ def fit(args, device, told_to_stop):
 
 
 def join():
-    """Join torchrun's ranks, or be a group of one; the device of this rank."""
+    """Join torchrun's ranks, or form a group of one; return this rank's device."""
     gpus, here = torch.cuda.device_count(), int(os.getenv("LOCAL_WORLD_SIZE", "1"))
     if 0 < gpus < here:
-        raise Refused(f"{here} ranks and {gpus} GPUs on this machine: set "
-                      "CUDA_VISIBLE_DEVICES= to train on CPUs")
+        raise Refused(f"too few GPUs on this machine ({gpus}) for {here} ranks: start "
+                      "fewer ranks, or set CUDA_VISIBLE_DEVICES= to train on CPUs")
     if RESTARTS and os.getenv("TORCHELASTIC_USE_AGENT_STORE") == "True":
-        raise Refused("after a restart the ranks would meet in the old store, and may "
-                      "hang: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun")
+        raise Refused("after a restart the ranks would use the old store, and may "
+                      "hang: export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 first")
     if gpus:  # each rank takes its own; "cuda" is then that one
         torch.cuda.set_device(int(os.getenv("LOCAL_RANK", "0")))
         torch.backends.cudnn.deterministic = True
-    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"  # both with this timeout
+    backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"  # the timeout is for both
     store, rank, ranks = dist.HashStore(), 0, 1
     if "RANK" in os.environ:
-        store, rank, ranks = None, -1, -1  # what the environment says
+        store, rank, ranks = None, -1, -1  # taken from the environment
     dist.init_process_group(backend, None, TIMEOUT, ranks, rank, store)
     return torch.device("cuda" if gpus else "cpu")
 
@@ -339,18 +341,19 @@ def read_options(words=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.error = refuse
     add = parser.add_argument
-    add("--epochs", type=int, default=40, help="(40)")
-    add("--batch-size", type=int, default=128, help="over all ranks (128)")
+    add("--epochs", type=int, default=40, help="how many (40)")
+    add("--batch-size", type=int, default=128, help="examples per update (128)")
     add("--lr", type=float, default=0.002, help="learning rate (0.002)")
-    add("--seed", type=int, default=0, help="of the start, the order, the flips (0)")
+    add("--seed", type=int, default=0, help="for parameters, order and flips (0)")
     add("--accumulate", type=int, default=1, metavar="N",
-        help="backward passes of each rank for an update (1)")
+        help="backward passes per rank and update (1)")
     add("--clip", type=float, help="clip the gradient to this norm")
-    add("--bf16", action="store_true", help="compute in bfloat16 where autocast does")
-    add("--checkpoints", default="checkpoints", metavar="DIR", help="(checkpoints)")
-    add("--save-every", type=int, default=20, metavar="STEPS", help="(20)")
-    add("--data", metavar="DIR", help="where torchvision has put Fashion-MNIST "
-        "(otherwise: the 3,584 images of the package)")
+    add("--bf16", action="store_true", help="autocast to bfloat16")
+    add("--checkpoints", default="checkpoints", metavar="DIR",
+        help="their folder (checkpoints)")
+    add("--save-every", type=int, default=20, metavar="N", help="updates (20)")
+    add("--data", metavar="DIR", help="the root of torchvision's Fashion-MNIST "
+        "(otherwise: the 3,584 images in the package)")
     args = parser.parse_args(words)
     for name in ("epochs", "batch_size", "lr", "accumulate", "clip", "save_every"):
         if (value := getattr(args, name)) is not None and not 0 < value < inf:
@@ -361,20 +364,20 @@ def read_options(words=None):
 
 
 def end_after_others(stop):
-    """End, but let a rank that has more to say end first: torchrun reports that one."""
+    """Exit, but after the rank that failed: torchrun reports the first to exit."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(0 if stop else 5)
-    os._exit(1)  # the group may be broken: it cannot be left in order
+    os._exit(1)  # leaving a broken group in order might hang
 
 
 @record  # so that torchrun reports the traceback of the rank that failed first
 def main():
-    """Train as the command line says, and end in words and with a status that fits."""
+    """Train as the command line says; exit with a message and a status."""
     stop, on_ranks = [], "RANK" in os.environ
 
     def told(number, frame):
         stop.append(number)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # the second: at once
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # the next one ends it
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, told)
@@ -387,11 +390,11 @@ def main():
         if os.getenv("LOCAL_RANK", "0") != "0":
             end_after_others(stop)
         sys.exit(str(why))
-    except RuntimeError as error:  # of a collective, because a rank is gone or late?
+    except RuntimeError as error:  # did a collective fail because a rank is gone?
         if not (on_ranks and (isinstance(error, dist.DistError) or "gloo" in
                               str(error).lower())):
             raise
-        print(f"rank {os.environ['RANK']} has lost a rank: "
+        print(f"rank {os.environ['RANK']} lost contact with another rank: "
               + str(error).splitlines()[0], file=sys.stderr, flush=True)
         end_after_others(stop)
     if not ended:

@@ -245,7 +245,7 @@ def test_a_run_that_was_stopped_goes_on_with_the_bits_of_one_that_was_not(group_
     for at in (7, 10):  # in the middle of an epoch and at its end
         folder = tmp_path / str(at)
         begun = group_of(ranks).run(trained, f"{words} --checkpoints={folder}", at)
-        told = f"stopped: {at} of 20 updates are made and saved; the same command goes on\n"
+        told = f"stopped: {at} of 20 updates done and saved; the same command resumes the run\n"
         assert (folder / "stopped").read_text() == told and [seen.ended for seen in begun] == [False] * ranks
         ended = group_of(ranks).run(trained, f"{words} --checkpoints={folder}")
         assert not (folder / "stopped").exists()
@@ -308,8 +308,8 @@ def test_a_different_number_of_ranks_goes_on_says_so_and_differs_by_rounding(gro
     group_of(2).run(trained, f"--checkpoints={tmp_path}", 7, PLAIN)
     capsys.readouterr()
     every = group_of(ranks).run(trained, f"--checkpoints={tmp_path}", None, PLAIN)
-    assert re.search(rf"^rank 0: {ranks} ranks?: goes on from step-00000007-\w{{16}}.pt, 7 of 20 updates; different bits from an uninterrupted run: "
-                     rf"ranks was 2 and is {ranks}$", capsys.readouterr().out, re.M)
+    assert re.search(rf"^rank 0: {ranks} ranks?: resuming from step-00000007-\w{{16}}.pt, 7 of 20 updates done; different bits from an uninterrupted run: "
+                     rf"ranks was 2 and is now {ranks}$", capsys.readouterr().out, re.M)
     _, params = single_device(24, None, 0)
     assert all(distance(seen.params[-1], params[-1]) < 1e-12 for seen in every)
     assert len(newest_checkpoint(tmp_path)[1]["random"]) == ranks
@@ -323,15 +323,15 @@ def test_ranks_that_are_others_draw_numbers_of_their_own(group_of: Callable, tmp
 
 
 @pytest.mark.parametrize("what, patched, words", [
-    ("torch.backends.cpu.get_cpu_capability", "DEFAULT", r"cpu was \w+ and is DEFAULT"),
-    ("torch.get_num_threads", 77, r"threads was \d+ and is 77"), ("torch.__version__", "9.9", r"torch was \S+ and is 9.9")])
+    ("torch.backends.cpu.get_cpu_capability", "DEFAULT", r"cpu was \w+ and is now DEFAULT"),
+    ("torch.get_num_threads", 77, r"threads was \d+ and is now 77"), ("torch.__version__", "9.9", r"torch was \S+ and is now 9.9")])
 def test_other_threads_another_instruction_set_and_another_pytorch_are_told_as_different_bits(
         alone: None, tmp_path: Path, capsys: pytest.CaptureFixture, what: str, patched: Any, words: str) -> None:
     trained(0, f"--checkpoints={tmp_path}", 3)
     assert "different bits" not in capsys.readouterr().out
     with mock.patch(what, patched if what.endswith("__") else lambda: patched):
         assert trained(0, f"--checkpoints={tmp_path}").ended is True
-    assert re.search(f"^1 rank: goes on from .*, 3 of 20 updates; different bits from an uninterrupted run: {words}$", capsys.readouterr().out, re.M)
+    assert re.search(f"^1 rank: resuming from .*, 3 of 20 updates done; different bits from an uninterrupted run: {words}$", capsys.readouterr().out, re.M)
 
 
 def test_an_epoch_more_goes_on_and_what_is_done_is_not_done_again(alone: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -359,7 +359,7 @@ def test_each_rank_says_its_process_and_the_first_line_says_where_it_begins(grou
     printed = capsys.readouterr().out
     for rank, pid in enumerate(pids):
         assert f"rank {rank}: process {pid} on cpu\n" in printed
-    assert "2 ranks: begins, 0 of 20 updates\n" in printed and re.search(r"^rank 0: epoch 2: test loss \d\.\d{4}, test accuracy 0\.\d{3}, [\d,]+ images/s$", printed, re.M)
+    assert "2 ranks: starting, 0 of 20 updates done\n" in printed and re.search(r"^rank 0: epoch 2: test loss \d\.\d{4}, test accuracy 0\.\d{3}, [\d,]+ images/s$", printed, re.M)
     assert printed.count("parameters: ") == 1
 
 
@@ -377,13 +377,13 @@ def refused(rank: int, words: str, odd: dict[int, str] | None = None, changes: d
 
 
 @pytest.mark.parametrize("options, words", [
-    ("--lr=0.06", "lr was 0.002 and is 0.06"), ("--seed=1", "seed was 0 and is 1"), ("--batch-size=20", "batch_size was 24 and is 20"),
-    ("--accumulate=2", "accumulate was 1 and is 2"), ("--clip=1", "clip was None and is 1.0"), ("--bf16", "bf16 was False and is True")])
+    ("--lr=0.06", "lr was 0.002 and is now 0.06"), ("--seed=1", "seed was 0 and is now 1"), ("--batch-size=20", "batch_size was 24 and is now 20"),
+    ("--accumulate=2", "accumulate was 1 and is now 2"), ("--clip=1", "clip was None and is now 1.0"), ("--bf16", "bf16 was False and is now True")])
 def test_the_checkpoint_of_a_different_run_is_refused_with_what_differs(alone: None, tmp_path: Path, options: str, words: str) -> None:
     trained(0, f"--checkpoints={tmp_path}", 5)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     told = trained(0, f"--checkpoints={tmp_path} {options}").ended
-    assert re.fullmatch(rf"step-00000005-\w+.pt is of a different run: {words}. Take a different folder for --checkpoints", told)
+    assert re.fullmatch(rf"step-00000005-\w+.pt belongs to a different run: {words}. Choose a different folder for --checkpoints", told)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
@@ -396,15 +396,15 @@ def other_labels(folder: None) -> Any:
 def test_so_is_one_of_different_data_or_of_a_different_network(alone: None, tmp_path: Path) -> None:
     trained(0, f"--checkpoints={tmp_path}", 5)
     told = trained(0, f"--checkpoints={tmp_path}", None, {"load_data": other_labels}).ended
-    assert re.search(r"is of a different run: data was \w{16} and is \w{16}\.", told)
+    assert re.search(r"belongs to a different run: data was \w{16} and is now \w{16}\.", told)
     told = trained(0, f"--checkpoints={tmp_path}", None, {"make_net": Plain}).ended
-    assert re.search(r"is of a different run: network was \w{16} and is \w{16}\.", told)
+    assert re.search(r"belongs to a different run: network was \w{16} and is now \w{16}\.", told)
 
 
 def test_a_whole_file_that_no_run_has_written_is_refused(alone: None, tmp_path: Path) -> None:
     for state in ({"w": torch.zeros(3)}, [1, 2]):
         save_checkpoint(tmp_path, 3, state)
-        assert re.search("step-00000003-.*is of a different run: batch_size was None and is 24", trained(0, f"--checkpoints={tmp_path}").ended)
+        assert re.search("step-00000003-.*belongs to a different run: batch_size was None and is now 24", trained(0, f"--checkpoints={tmp_path}").ended)
 
 
 def test_a_broken_checkpoint_is_named_and_the_one_before_is_used(alone: None, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -415,7 +415,7 @@ def test_a_broken_checkpoint_is_named_and_the_one_before_is_used(alone: None, tm
     seen = trained(0, f"--checkpoints={tmp_path}/parts")
     assert same_bits([seen.params[-1], whole.params[-1]]) and len(seen.params) == 10
     printed = capsys.readouterr().out
-    assert f"{newest.name} is not whole: its digest is unknown" in printed and "goes on from step-00000010-" in printed
+    assert f"{newest.name} is not whole: its digest is unknown" in printed and "resuming from step-00000010-" in printed
     assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
 
 
@@ -441,7 +441,8 @@ def test_a_minibatch_that_leaves_a_rank_or_a_backward_pass_without_an_example_is
     for words, least in (("--batch-size=1", 2), ("--batch-size=5 --accumulate=3", 6), ("--batch-size=246", 2)):
         every = group_of(2).run(refused, f"--checkpoints={tmp_path} {words}")
         got = re.search(r"size=(\d+)", words)[1]
-        assert every == [f"rank 0: --batch-size must be from {least}, an example for each rank and backward pass, to 245, got {got}"] * 2
+        assert every == [f"rank 0: --batch-size must be at least {least}, one example per rank and backward pass, and at most the number of training "
+                         f"examples, 245; it is {got}"] * 2
     assert group_of(2).run(refused, f"--checkpoints={tmp_path} --batch-size=6 --accumulate=3 --epochs=1") == [True] * 2
 
 
@@ -449,13 +450,13 @@ def test_a_path_that_cannot_be_used_is_told_to_all_before_anything_is_trained_or
     (file := tmp_path / "file").write_text("mine\n")
     for path in [file, file / "below", *["/proc/c"] * os.path.isdir("/proc")]:
         every = group_of(2).run(refused, f"--checkpoints={path}")
-        assert every[0] == every[1] and re.fullmatch(f"the folder of checkpoints cannot be used: .*{path}.*", every[0]), every
+        assert every[0] == every[1] and re.fullmatch(f"the checkpoint folder cannot be used: .*{path}.*", every[0]), every
     assert file.read_text() == "mine\n" and list(tmp_path.iterdir()) == [file]
 
 
 def test_a_folder_that_a_run_writes_into_is_refused_to_another_and_free_as_soon_as_it_ends(group_of: Callable, tmp_path: Path) -> None:
     with FileLock(tmp_path / "lock"):
-        assert group_of(2).run(refused, f"--checkpoints={tmp_path}") == [f"another run writes into {tmp_path}"] * 2
+        assert group_of(2).run(refused, f"--checkpoints={tmp_path}") == [f"another run is writing to {tmp_path}"] * 2
     assert list(tmp_path.iterdir()) == [tmp_path / "lock"]
     assert group_of(2).run(is_locked_while_it_trains, f"--checkpoints={tmp_path}") == [True] * 2
     assert group_of(2).run(refused, f"--checkpoints={tmp_path}") == [True] * 2
@@ -486,7 +487,7 @@ def test_a_full_disk_is_told_to_all_in_words_and_the_checkpoint_before_stays(gro
     group_of(2).run(trained, f"--checkpoints={tmp_path}", 5)
     before = [path.name for path in checkpoints(tmp_path)]
     every = group_of(2).run(refused, f"--checkpoints={tmp_path}", None, {"save_checkpoint": full_disk})
-    assert every == ["the folder of checkpoints cannot be used: [Errno 28] No space left on device"] * 2
+    assert every == ["the checkpoint folder cannot be used: [Errno 28] No space left on device"] * 2
     assert [path.name for path in checkpoints(tmp_path)] == before
 
 
@@ -504,10 +505,10 @@ def test_metrics_of_a_different_run_or_of_something_else_are_refused_and_stay(al
     for path in checkpoints(tmp_path):
         path.unlink()
     of_run = (file := tmp_path / "metrics.jsonl").read_text()
-    assert trained(0, f"--checkpoints={tmp_path} --seed=1").ended == f"{file} is of a different run, or of something else"
+    assert trained(0, f"--checkpoints={tmp_path} --seed=1").ended == f"{file} belongs to a different run, or to something else"
     assert file.read_text() == of_run
     file.write_text("mine\n")
-    assert trained(0, f"--checkpoints={tmp_path}").ended == f"{file} is of a different run, or of something else"
+    assert trained(0, f"--checkpoints={tmp_path}").ended == f"{file} belongs to a different run, or to something else"
     assert file.read_text() == "mine\n" and not (tmp_path / "metrics.unfinished").exists()
 
 
@@ -547,7 +548,7 @@ def script_order() -> list[int]:
 def test_nan_on_one_rank_is_refused_by_all_before_the_update_and_before_it_is_saved(group_of: Callable, tmp_path: Path) -> None:
     every = group_of(2).run(trained, f"--checkpoints={tmp_path}", None, {"load_data": nan_in_one_pixel})
     for seen in every:
-        assert seen.ended.startswith("update 7 is not made, because its loss is nan and the norm of its gradient ")
+        assert seen.ended.startswith("update 7 was not applied: its loss is nan, and the norm of its gradient is ")
         assert len(seen.params) == 6
     assert newest_checkpoint(tmp_path)[1]["step"] == 5 and len(metrics_of(tmp_path)) == 7
 
@@ -565,7 +566,7 @@ class Overflows(Plain):
 def test_so_is_a_gradient_that_is_not_finite(alone: None, tmp_path: Path) -> None:
     for clip in ("", "--clip=1"):
         told = trained(0, f"--checkpoints={tmp_path} {clip}", None, {"make_net": Overflows}).ended
-        assert re.match(r"update 1 is not made, because its loss is 2\.\d+ and the norm of its gradient (nan|inf): try a smaller --lr or --clip", told)
+        assert re.match(r"update 1 was not applied: its loss is 2\.\d+, and the norm of its gradient is (nan|inf). Try a smaller --lr or --clip", told)
         (tmp_path / "metrics.jsonl").unlink()
     assert checkpoints(tmp_path) == []
 
@@ -600,7 +601,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     ("--save-every=0", "--save-every must be above 0, got 0"), ("--accumulate=0", "--accumulate must be above 0"), ("--lr=nan", "--lr must be above 0, got nan"),
     ("--lr=inf", "--lr must be above 0, got inf"), ("--clip=0", "--clip must be above 0, got 0.0"), ("--seed=-1", "--seed must be from 0 to 1000000, got -1"),
     ("--lr=much", "argument --lr: invalid float value: 'much'; --help lists all options"), ("--speed=9", "unrecognized arguments: --speed=9"),
-    ("--batch-size=999", "rank 0: --batch-size must be from 1, an example for each rank and backward pass, to 245, got 999")])
+    ("--batch-size=999", "and at most the number of training examples, 245; it is 999")])
 def test_what_cannot_be_trained_is_refused_in_words(command: Callable, tmp_path: Path, options: str, words: str) -> None:
     assert words in command(f"--checkpoints={tmp_path} {options}")
 
@@ -610,13 +611,13 @@ def test_restarts_in_one_store_are_refused_with_gpus_too(command: Callable, monk
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(script, "RESTARTS", 3)
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    assert "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 before torchrun" in command("")
+    assert "export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 first" in command("")
 
 
 def test_ranks_without_a_gpu_of_their_own_are_refused(command: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    assert command("") == "2 ranks and 1 GPUs on this machine: set CUDA_VISIBLE_DEVICES= to train on CPUs"
+    assert command("") == "too few GPUs on this machine (1) for 2 ranks: start fewer ranks, or set CUDA_VISIBLE_DEVICES= to train on CPUs"
 
 
 @pytest.mark.parametrize("gpus, backend, device", [(0, "gloo", "cpu"), (2, "cpu:gloo,cuda:nccl", "cuda")])
@@ -680,7 +681,7 @@ def test_it_needs_torch_d2lpar_and_filelock_and_torchvision_only_for_other_data(
 
 def test_torchrun_takes_the_commands_that_it_shows_and_it_says_with_which_pytorch() -> None:
     text = re.sub("^srun --cpus-per-task=\\S+ ", "", (script.__doc__ or "").replace("\\\n", ""), flags=re.M)
-    assert re.search(r"^Run with PyTorch \d+\.\d+", text, re.M)
+    assert re.search(r"^Tested with PyTorch \d+\.\d+", text, re.M)
     shown = [shlex.split(line, comments=True) for line in text.splitlines() if line.startswith(("python ", "torchrun "))]
     assert [words[0] for words in shown] == ["python", "torchrun", "torchrun", "torchrun"] and all(words[-1] == "train_ddp.py" for words in shown)
     one, two, slurms = (torchrun_options(words[1:]) for words in shown[1:])
@@ -729,7 +730,7 @@ def test_who_is_stopped_ends_so_that_torchrun_does_not_start_it_again(command: C
 
     monkeypatch.setattr(script, "update", signalled)
     assert command(f"{SMALL} --checkpoints={tmp_path}") == status
-    assert (tmp_path / "stopped").read_text() == "stopped: 1 of 20 updates are made and saved; the same command goes on\n"
+    assert (tmp_path / "stopped").read_text() == "stopped: 1 of 20 updates done and saved; the same command resumes the run\n"
     assert newest_checkpoint(tmp_path)[1]["step"] == 1
 
 
@@ -747,11 +748,11 @@ def test_alone_it_trains_and_stops_at_a_signal_with_a_status_of_its_own(root: Pa
     with subprocess.Popen([sys.executable, "train_ddp.py", "--batch-size=32"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
                           env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}) as running:
         for line in running.stdout:
-            if "begins" in line:
+            if "starting" in line:
                 running.send_signal(how)
         errors = running.stderr.read()
     assert (running.returncode, errors) == (script.STOPPED, ""), errors
-    made = int(re.fullmatch(r"stopped: (\d+) of 4480 updates are made and saved; the same command goes on\n", line)[1])
+    made = int(re.fullmatch(r"stopped: (\d+) of 4480 updates done and saved; the same command resumes the run\n", line)[1])
     assert newest_checkpoint(tmp_path / "checkpoints")[1]["step"] == metrics_of(tmp_path / "checkpoints")[-1]["step"] == made >= 1
     assert (tmp_path / "checkpoints" / "stopped").read_text() == line
 
@@ -772,7 +773,7 @@ def test_ranks_with_a_gpu_each_train_as_one_on_the_cpu_and_go_on_with_the_same_b
         assert ended.returncode == 0, ended.stdout
         return ended.stdout
 
-    assert "on cuda" in train("gpu", 2) and train("again").count("begins") == 1 and "28 of 56" in train("again", 2)
+    assert "on cuda" in train("gpu", 2) and train("again").count("starting") == 1 and "28 of 56" in train("again", 2)
     assert train("gpu", 2)[-30:] == train("again", 2)[-30:]
     train("cpu", 1, 1, CUDA_VISIBLE_DEVICES="")
     found, expected = ([line["loss"] for line in metrics_of(tmp_path / name)[1:11]] for name in ("gpu", "cpu"))

@@ -1,7 +1,7 @@
-"""Kill tests: ranks of `train_ddp.py` that `torchrun` has started are killed in the middle of a run. What is left?
+"""Kill tests: ranks of `train_ddp.py` under `torchrun` are killed in the middle of a run. What is left?
 
-`python -m d2lpar.pages.kill_tests 50 --ranks 3` does it fifty times, at random steps, and compares all bits with an
-uninterrupted run.
+`python -m d2lpar.pages.kill_tests 50 --ranks 3` does this fifty times, at random steps, and compares all bits with
+those of an uninterrupted run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OPTIONS = ("--epochs=2", "--save-every=5")  # 56 updates
 
 
 class Kill(NamedTuple):
-    """Rank `rank` gets a signal as soon as the training has made `step` updates, or as soon after as it runs again."""
+    """Send rank `rank` a signal once the run has made `step` updates, or once it has resumed after that."""
 
     step: int
     rank: int
@@ -42,12 +42,12 @@ class Kill(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a run ended, in which ranks were killed or not."""
+    """How a run ended, whether or not ranks were killed."""
 
     status: int  # the agent's
     log: str
     state: Any  # of the last checkpoint
-    recovered_s: list[float]  # from each kill to the first update that was not made before
+    recovered_s: list[float]  # from each kill to the first new update
 
 
 def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
@@ -64,7 +64,7 @@ def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
 
 
 def updates(folder: str | Path) -> int:
-    """How many updates the run in `folder` has made, by its metrics."""
+    """How many updates the run in `folder` has made, according to its metrics."""
     with suppress(FileNotFoundError):
         if steps := re.findall(r'^{"step": (\d+),.*}$', Path(folder, "metrics.jsonl").read_text(), re.M):
             return int(steps[-1])
@@ -81,11 +81,11 @@ def rank_of(running: subprocess.Popen, rank: int) -> psutil.Process:
 
 
 def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s: float = 180, **how: Any) -> Ended:
-    """Train in `folder` by an `agent`, and kill its ranks as told, one after the other.
+    """Train in `folder` under an `agent`, and kill its ranks as listed, one after the other.
 
     Raises:
-        TimeoutError: if it has not ended after `limit_s`, with its log.
-        RuntimeError: if it has ended before all were killed.
+        TimeoutError: if the run has not ended after `limit_s`; the message holds its log.
+        RuntimeError: if the run ended before all kills.
     """
     log = Path(folder, "log")
     running, end, recovered_s = agent(folder, *options, **how), time.monotonic() + limit_s, []
@@ -97,7 +97,7 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), lim
             time.sleep(0.005)
 
     def attempts() -> int:
-        return len(re.findall(r" ranks?: (?:begins|goes on)", log.read_text()))  # an attempt's first line
+        return len(re.findall(r" ranks?: (?:starting|resuming)", log.read_text()))  # in an attempt's first line
 
     try:
         for kill in kills:
@@ -114,13 +114,13 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), lim
                 raise RuntimeError(f"ended before it could be killed after step {kill.step}:\n{log.read_text()}")
         wait(lambda: False)
     finally:
-        running.terminate()  # and it ends its ranks
+        running.terminate()  # it ends its ranks, too
         running.wait()
     return Ended(running.returncode, log.read_text(), newest_checkpoint(folder)[1], recovered_s)
 
 
 def differing(state: Any, other: Any) -> list[str]:
-    """What differs between the states of two checkpoints, in one bit at least."""
+    """Names of what differs between the states of two checkpoints, in at least one bit."""
     ours, theirs = (dict(tree_leaves_with_path(x)) for x in (state, other))
     return [keystr(path) for path in ours.keys() | theirs.keys() if not _same(ours.get(path), theirs.get(path))]
 
@@ -132,11 +132,11 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def main() -> None:
-    """`python -m d2lpar.pages.kill_tests N`: so many kill tests; exits with 1 if one differs."""
+    """`python -m d2lpar.pages.kill_tests N` makes N kill tests, and exits with 1 if one differs."""
     parser = argparse.ArgumentParser(prog="python -m d2lpar.pages.kill_tests", description=__doc__)
     parser.add_argument("count", type=int, help="how many kill tests")
     parser.add_argument("--ranks", type=int, default=2, help="(2)")
-    parser.add_argument("--seed", type=int, default=0, help="of the steps and ranks that are drawn (0)")
+    parser.add_argument("--seed", type=int, default=0, help="for drawing the steps and ranks (0)")
     args, failed = parser.parse_args(), 0
     draw = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +146,7 @@ def main() -> None:
             done = kill_test(f"{folder}/{number}", ranks=args.ranks, kills=[kill])
             odd = done.status or differing(done.state, uninterrupted.state)
             failed += bool(odd)
-            print(f"{number + 1}: rank {kill.rank} killed after step {kill.step}, on again after "
+            print(f"{number + 1}: rank {kill.rank} killed after step {kill.step}, resumed after "
                   f"{sum(done.recovered_s):.1f} s, {f'DIFFERS in {odd}' if odd else 'the same bits'}", flush=True)
     sys.exit(f"{failed} of {args.count} differ" if failed else None)
 

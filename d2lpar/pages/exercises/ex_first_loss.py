@@ -17,10 +17,10 @@ def check(restore):
     losses = [[_update(net, optimizer, step), _update(restored, its_optimizer, step)] for step in range(10, 20)]
     went_on, first = losses[0]
     if f"{first:.5f}" != f"{went_on:.5f}":
-        return f"Not yet: the next loss is {went_on:.5f}, after your restore it is {first:.5f}: the test sees it."
+        return f"Not yet: the next loss is {went_on:.5f}, but after your restore it is {first:.5f}, so the test fails."
     apart = max((p - q).abs().max().item() for p, q in zip(net.parameters(), restored.parameters()))
     if not 0.001 < apart < float("inf"):
-        return f"Not yet: the test is passed, and after ten updates the parameters are {apart:.2g} away at most."
+        return f"Not yet: the test passes, but after ten updates no parameter is more than {apart:.2g} away."
     return "Right."
 
 
