@@ -14,4 +14,4 @@ def check_number(efficiency):
     for number, hint in HINTS:
         if abs(efficiency - number) < 0.01 * number:
             return f"Not yet: {efficiency:g}, {hint}."
-    return f"Not yet: {efficiency:g}. The second GPU saves 5.2 of the 14.0 s. So how many of them can be shared?"
+    return f"Not yet: {efficiency:g}. The second GPU saves 5.2 of the 14.0 s. So how many of them can be divided?"
