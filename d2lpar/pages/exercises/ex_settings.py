@@ -18,5 +18,5 @@ def check(run):
         with torch.set_grad_enabled(recording):
             answer = run(call, range(3), "abc")
         if answer != [f"{name}{rank} {recording}" for rank, name in enumerate("abc")]:
-            return f"Not yet: the caller records gradients: {recording}, but its calls report {answer}."
+            return f"Not yet: torch.is_grad_enabled() is {recording} in the caller.\nIts calls report {answer}."
     return "Right."
