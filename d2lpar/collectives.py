@@ -299,12 +299,12 @@ def allreduce_blocks(data):
 
 def sum_blocks(blocks):
     """Allreduce each of `blocks`; a block is a list of pieces, one from each rank."""
-    with np.errstate(all="ignore"):  # of infinities NumPy warns, PyTorch does not
+    with np.errstate(all="ignore"):  # NumPy warns about infinities, PyTorch does not
         for pieces in blocks:
             others = range(1, len(pieces))
             for rank in others:
                 deliver(rank, 0, pieces[rank], pieces[0], add=True)
-            for rank in reversed(others):  # those first that were in use last
+            for rank in reversed(others):  # the piece used last goes first
                 deliver(0, rank, pieces[0], pieces[rank], add=False)
 
 

@@ -1,7 +1,7 @@
 """Data-parallel training of any network, concisely.
 
-The names and the meaning are those of Dive into Deep Learning; `train_data_parallel` is its `train`, under a name that
-`scratch` has not taken.
+Names and meanings follow Dive into Deep Learning. Only its `train` is called `train_data_parallel`, because `scratch`
+has a `train` of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from d2lpar.timing import History
 
 
 def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.Module, Sequence[torch.device]]:
-    """The module inside a DataParallel, ours or torch's, and the devices to use."""
+    """The module inside a DataParallel, ours or PyTorch's, and the devices to use."""
     module = net.module if isinstance(net, DataParallel | nn.DataParallel) else net
     if devices is None:
         devices = [torch.device("cuda", d) if isinstance(d, int) else d for d in getattr(net, "device_ids", None) or []]
@@ -30,27 +30,27 @@ def unwrap(net: nn.Module, devices: Sequence[torch.device] | None) -> tuple[nn.M
 
 def labelled(data_iter: Iterable[tuple[Tensor, Tensor]],
              split_f: Callable = split_batch) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through `data_iter`; for `split_batch`, ValueError unless each example has one label."""
+    """Yield the batches of `data_iter`; with `split_batch`, raise ValueError unless each example has one label."""
     for X, y in data_iter:
-        if split_f is split_batch:  # another one may take what it likes
+        if split_f is split_batch:  # a split_f of the caller's may accept other labels
             check_labels(X, y)
         yield X, y
 
 
 def count_right(net, X, y):
-    """How many of the examples X (B, ...) `net` puts into their class y (B,)."""
+    """Count the examples X (B, ...) for which `net` predicts the right class y (B,)."""
     return (net(X).argmax(1) == y).sum().item() if len(X) else 0
 
 
 @torch.no_grad()
 def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
-    """The share of examples that `net` puts into the right class, on all devices.
-    `devices` are those of a DataParallel by default, otherwise the net's own.
+    """The share of examples that `net` classifies correctly, computed on all devices.
+    By default these are the devices of a DataParallel, or else the net's own device.
 
-    `split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. The network's modes are as before.
+    `split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. Every layer stays in the mode it was in.
 
     Raises:
-        ValueError: for labels that are not one for each example.
+        ValueError: if there is not exactly one label for each example.
     """
     data_iter = labelled(data_iter, split_f)  # package only
     module, devices = unwrap(net, devices)
@@ -66,9 +66,9 @@ def train_data_parallel(
     net, num_devices, batch_size, lr, num_epochs=10, seed=0, init=None
 ):
     """Train `net` on Fashion-MNIST, from a fresh start, on `num_devices` devices.
-    Prints a line per epoch; returns the history.
+    Prints a line per epoch and returns the history.
 
-    `seed` is that of the start and of the order of the batches; `init` is called for each layer.
+    `seed` determines the start and the order of the batches; `init` is called for each layer.
     """
     check_lr(lr)  # package only
     devices = try_devices(num_devices)

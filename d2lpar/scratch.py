@@ -220,7 +220,7 @@ def train_batch(X, y, replicas, devices, lr):
 
 
 def shard_backward(X, y, params):
-    """Add the gradients of the loss summed over one shard to `.grad`."""
+    """Sum the loss over one shard, and add its gradients to `.grad`."""
     loss(lenet(X, params), y).sum().backward()
 
 

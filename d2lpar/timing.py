@@ -27,12 +27,12 @@ Name = TypeVar("Name")  # of a case: a string, or a tuple of an algorithm and it
 
 def time_interleaved(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
                      devices: Sequence[torch.device] = ()) -> dict[Name, float]:
-    """Median seconds of each case: all cases once, in turn, and so on, so that a slow moment hits every case alike.
+    """Median seconds of each case. The cases take turns, so that a slow moment hits all of them alike.
 
     Args:
         cases: what to time, by name; each is called without arguments.
-        repeats: timed rounds; `warmup` untimed ones go before them.
-        devices: devices whose queued work belongs to the time.
+        repeats: timed rounds; `warmup` untimed rounds come first.
+        devices: devices whose queued work is part of the time.
     """
     times = time_each_repeat(cases, repeats, warmup, devices)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
@@ -41,9 +41,10 @@ def time_interleaved(cases: Mapping[Name, Callable[[], object]], repeats: int = 
 def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
                      devices: Sequence[torch.device] = (),
                      before: Callable[[], object] = lambda: None) -> dict[Name, list[float]]:
-    """As `time_interleaved`, but the seconds of every timed repeat, so that repeats can be compared one by one.
+    """Like `time_interleaved`, but with the seconds of every repeat, so that repeats can be compared one by one.
 
-    `before` is called before each call of a case, untimed; several processes that time the same cases meet there.
+    `before` is called, untimed, before each call of a case; there, processes that time the same cases can wait for
+    each other.
     """
     times: dict[Name, list[float]] = {name: [] for name in cases}
     for round_ in range(warmup + repeats):
@@ -59,7 +60,7 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
 
 
 def describe_machine() -> dict[str, str]:
-    """What belongs beside a measured number, by name; nothing that changes from run to run, no name and no path."""
+    """The facts to state with a measured number, by name: nothing that changes between runs, no host name, no path."""
     try:
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError:
@@ -83,7 +84,7 @@ def _memory() -> str:
 
 
 class Span(NamedTuple):
-    """What one rank did from `start_s` to `end_s`, in seconds since the stopwatch was made."""
+    """What one rank did from `start_s` to `end_s`, in seconds since the stopwatch was created."""
 
     rank: int
     what: str
@@ -94,7 +95,7 @@ class Span(NamedTuple):
 class Stopwatch:
     """Records spans: `with watch(rank, "forward", device): ...`, from any thread.
 
-    On a GPU the times are those at which the device itself began and ended what the block queued.
+    On a GPU, a span lasts from when the device starts the work that the block queued until it has finished it.
     """
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
@@ -134,7 +135,7 @@ Batch = TypeVar("Batch")
 
 
 class History:
-    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, shown as they come.
+    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, printed as they come.
 
     Inside its `with` block, `clocked` goes through the batches of an epoch, and `add` ends the epoch. A block that
     ends without an error prints a last line.
@@ -142,7 +143,7 @@ class History:
     Args:
         num_epochs: how many epochs there will be, at least 1.
         num_batches: batches per epoch, at least 1.
-        devices: for the clock, which waits for their work, and for the last line.
+        devices: the clock waits for their work, and the last line describes them.
     """
 
     def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
@@ -157,9 +158,9 @@ class History:
         return self
 
     def clocked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Go through `batches`, while the clock runs and the bar moves; an interrupt waits for the end of a step.
+        """Yield `batches` while the clock runs and the bar moves; an interrupt waits for the end of the step.
 
-        Where a loop is left by `break`, it waits for the next epoch, or for the end of the `with` block.
+        After a `break`, an interrupt waits for the next epoch or for the end of the `with` block.
         """
         self._steps.close()  # of an epoch that was left by `break`
         self._steps = self._go_through(batches)
@@ -178,17 +179,17 @@ class History:
         """End the epoch: print its line.
 
         Raises:
-            RuntimeError: if `clocked` has not come to the end of the epoch.
+            RuntimeError: if the loop over `clocked` ended before the epoch did.
         """
         if len(self.epoch_s) == len(self.accuracies):
-            raise RuntimeError("the time of this epoch is unknown: its loop over clocked() was left before the end")
+            raise RuntimeError("the time of this epoch is unknown: the loop over clocked() ended early")
         self.accuracies.append(accuracy)
         line = f"epoch {len(self.accuracies):2}: {self.epoch_s[-1]:.2f} s, test acc {accuracy:.3f}"
         tqdm.write(line, file=sys.stdout)
 
     def __exit__(self, kind: type | None, *error: object) -> None:
         self._bar.close()
-        self._steps.close()  # of a step that has failed: an error remembers it, and interrupts would wait for it
+        self._steps.close()  # after a failed step: the traceback keeps it alive, and interrupts would wait for it
         if kind is None and self.accuracies:
             mean_s = sum(self.epoch_s) / len(self.epoch_s)
             print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch")
@@ -196,5 +197,5 @@ class History:
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a notebook's kernel, where figures and bars can change after they were shown."""
+    """Whether this runs in a notebook's kernel, where figures and bars can change after they are shown."""
     return "IPython" in sys.modules and hasattr(sys.modules["IPython"].get_ipython(), "kernel")

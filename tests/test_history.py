@@ -41,7 +41,7 @@ def test_the_clock_waits_for_the_devices_and_stands_still_outside_the_batches(mo
 
 
 def test_an_epoch_that_was_left_by_break_has_no_time_and_is_not_added():
-    with pytest.raises(RuntimeError, match="left before the end"), History(2, 2, CPU) as training:
+    with pytest.raises(RuntimeError, match="ended early"), History(2, 2, CPU) as training:
         list(training.clocked("ab"))
         training.add(0.5)
         for _ in training.clocked("ab"):

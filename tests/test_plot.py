@@ -104,7 +104,7 @@ def test_a_figure_goes_on_the_page_with_its_words_and_is_closed(notebook):
 
 def test_a_figure_without_words_does_not_go_on_the_page(notebook):
     fig, _ = plt.subplots()
-    with pytest.raises(ValueError, match="a figure needs words"):
+    with pytest.raises(ValueError, match="the figure has no alt text"):
         plot.show(fig)
     assert notebook.shown == []
     fig.set_label("An empty frame.")
@@ -168,7 +168,7 @@ def test_every_training_is_a_line_and_those_of_one_name_look_alike():
     assert [list(line.get_xdata()) for line in lines] == [[1, 2], [1, 3], [0.5]]
     assert lines[0].get_color() == lines[1].get_color() != lines[2].get_color()
     assert [text.get_text() for text in fig.axes[0].get_legend().get_texts()] == ["one", "two"]
-    assert "one, 2 trainings, which end with 0.50 at 2.0; 0.60 at 3.0. two, 1 trainings" in fig.get_label()
+    assert "one, at the end of each run: 0.50 at 2.0; 0.60 at 3.0. two, at the end of each run: 0.40 at 0.5." in fig.get_label()
 
 
 def test_an_interval_is_drawn_from_its_low_end_to_its_high_one_with_its_point_and_a_line_at_zero():

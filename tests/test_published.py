@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from d2lpar.pages import published
-from d2lpar.pages.published import published_controls, published_runs
+from d2lpar.pages.published import published_controls, published_pairs, published_runs
 
 
 def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
@@ -29,6 +29,11 @@ def test_a_page_that_was_looked_up_by_hand_prints_what_the_file_says():
     assert (one.epoch_s, two.epoch_s, round(one.accuracies[-1], 2), round(two.accuracies[-1], 2)) == (14.0, 8.8, 0.90, 0.89)
     assert one.address == ("https://github.com/d2l-ai/d2l-pytorch-colab/blob/1b94b19315eef593e6a29a3321676059103aa6f7/"
                            "chapter_computational-performance/multiple-gpus-concise.ipynb")
+
+
+def test_a_pair_is_one_page_on_one_gpu_and_on_two():
+    assert {name: len(published_pairs(name)) for name in ("MXNet", "PyTorch")} == {"MXNet": 100, "PyTorch": 50}
+    assert (14.0, 8.8) in published_pairs("PyTorch")  # the page that was looked up by hand
 
 
 def falling(runs, by=0.05):

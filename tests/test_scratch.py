@@ -24,10 +24,13 @@ from d2lpar import (
     train_batch_threads,
     try_devices,
 )
+from d2lpar.devices import rank_here
 from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.pages import step_spans
 from d2lpar.pages.cells import without_checks
-from d2lpar.pages.step_spans import trace_step
+from d2lpar.pages.step_spans import trace_step, trace_typical_step
 from d2lpar.scratch import shard_backward
+from d2lpar.timing import Span
 
 CPU = torch.device("cpu")
 STEPS = [train_batch, train_batch_threads]
@@ -214,6 +217,20 @@ def test_a_recorded_step_is_the_step_and_shows_what_every_rank_did(run, step):
     if run is map:
         ends = [span.end_s for span in spans if span.what in ("forward", "backward")]
         assert [span.rank for span in forward] == [0, 1, 2] and ends == sorted(ends), "one after the other"
+
+
+@pytest.mark.parametrize("run", [map, run_on_devices])
+def test_a_typical_step_is_the_one_of_median_length(run, monkeypatch):
+    X, y = examples(4)
+    lengths, ranks = iter([5.0, 1.0, 3.0]), []
+
+    def step(run, X, y, replicas, devices, lr):
+        ranks.append(rank_here())
+        return [Span(0, "forward", 10.0, 10.0 + next(lengths))]
+
+    monkeypatch.setattr(step_spans, "trace_step", step)
+    assert trace_typical_step(run, X, y, [CPU] * 2, repeats=3) == [Span(0, "forward", 10.0, 13.0)]
+    assert ranks == [0 if run is map else None] * 3  # a loop runs where device 0 does, on one core
 
 
 @pytest.mark.parametrize("step", STEPS)

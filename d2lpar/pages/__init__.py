@@ -27,6 +27,7 @@ from d2lpar.pages.plot import draw_timelines as draw_timelines
 from d2lpar.pages.plot import draw_turns as draw_turns
 from d2lpar.pages.plot import show as show
 from d2lpar.pages.published import published_controls as published_controls
+from d2lpar.pages.published import published_pairs as published_pairs
 from d2lpar.pages.published import published_runs as published_runs
 from d2lpar.pages.results import stored_records as stored_records
 from d2lpar.pages.results import stored_results as stored_results
@@ -37,6 +38,9 @@ from d2lpar.pages.step_spans import data_parallel_spans as data_parallel_spans
 from d2lpar.pages.step_spans import pipeline_spans as pipeline_spans
 from d2lpar.pages.step_spans import tensor_parallel_spans as tensor_parallel_spans
 from d2lpar.pages.step_spans import trace_step as trace_step
+from d2lpar.pages.step_spans import trace_typical_step as trace_typical_step
 from d2lpar.pages.stepper import show_stepper as show_stepper
 from d2lpar.pages.stepper import trace_rounds as trace_rounds
+from d2lpar.pages.timings import print_speedups as print_speedups
+from d2lpar.pages.timings import quietly as quietly
 from d2lpar.pages.verdicts import check as check

@@ -23,22 +23,22 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from d2lpar.timing import Span, in_notebook
 
-MARKERS = "osD^vP*X"  # the second cue beside the colour, for eight ranks
-STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # nothing of the reader's own
+MARKERS = "osD^vP*X"  # the second cue next to the colour, for eight ranks
+STYLE = ["default", Path(__file__).with_name("book.mplstyle")]  # none of the reader's own settings
 MS = 1e-3  # seconds
-# one for each kind of communication; lines only, as dots make an SVG of a megabyte
+# one for each kind of communication; lines only, because dots make an SVG of one megabyte
 HATCHES = ("////", "----", "xxxx", "\\\\\\\\")
 
 
 def use_book_style() -> None:
-    """Give all figures the book's look and store them as SVG: the same bytes for the same figure and every reader.
+    """Give all figures the book's look and store them as SVG: one figure has the same bytes for every reader.
 
-    What the reader has set for matplotlib and for figures in notebooks does not count from here on.
+    This overrides the reader's own settings for matplotlib and for figures in notebooks.
     """
     plt.style.use(STYLE)
-    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, also where d2l's own plotting resets the format
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # no date in the file, even if d2l's own plotting resets the format
     if in_notebook():
-        from matplotlib_inline import backend_inline  # comes with IPython, and no script needs that
+        from matplotlib_inline import backend_inline  # comes with IPython, which no script needs
 
         inline = backend_inline.InlineBackend.instance()
         inline.print_figure_kwargs, inline.close_figures = {"bbox_inches": "tight"}, True  # as they are by default
@@ -46,7 +46,7 @@ def use_book_style() -> None:
 
 
 def _subplots(*args: Any, **kwargs: Any) -> Any:
-    """As pyplot's, in the book's style: every figure begins here."""
+    """`subplots` of pyplot in the book's style: every figure starts here."""
     use_book_style()
     return plt.subplots(*args, **kwargs)
 
@@ -58,16 +58,16 @@ def rank_style(rank: int) -> dict:
 
 
 def show(fig: Figure) -> None:
-    """Put `fig` on the page, with its label as the text for readers who do not see it, and close it.
+    """Put `fig` on the page, with its label as the alt text, and close it.
 
-    Outside a notebook it opens a window where there is one to open.
+    Outside a notebook it opens a window, if matplotlib can open one.
 
     Raises:
         ValueError: if the figure has no label.
     """
     use_book_style()
     if not fig.get_label():
-        raise ValueError("a figure needs words for those who do not see it: fig.set_label('...')")
+        raise ValueError("the figure has no alt text: set it with fig.set_label('...')")
     if in_notebook():
         from IPython.display import display
 
@@ -82,8 +82,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
                 points: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
 
-    The scales are matplotlib's, "linear" or "log". With `points`, the measured values of each curve, by the same names:
-    they get the markers, and the lines are dashed.
+    The scales are matplotlib's, "linear" or "log". `points` holds the measured values of each curve, under the same
+    names: they get the markers, and the lines are dashed.
     """
     fig, ax = _subplots()
     for i, (name, values) in enumerate(curves.items()):
@@ -110,7 +110,7 @@ def draw_seeds(curves: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yla
                lines: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """One line through the medians of several runs, and a band from the lowest to the highest, for each name.
 
-    `lines` are what the runs are compared with, dashed and grey, one value for each place.
+    `lines` holds curves for comparison, dashed and grey, with one value for each x.
     """
     fig, ax = _subplots()
     words = []
@@ -160,9 +160,9 @@ def draw_memory(addresses: Mapping[str, Sequence[int]]) -> Figure:
 
 
 def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mapping[str, Sequence[float]]) -> Figure:
-    """Measured seconds of messages by their sizes, and what each fit says, above; below by which factor it is off.
+    """Above, the measured seconds of messages by size, and what each fit predicts; below, measured over predicted.
 
-    Where the seconds of a fit are not above 0, nothing is drawn.
+    Where a fit predicts no positive time, nothing is drawn.
     """
     fig, (ax, below) = _subplots(2, sharex=True, figsize=(5.8, 4.4), height_ratios=(2, 1))
     ax.loglog(sizes_bytes, seconds, "o", color="black", label="measured")
@@ -198,7 +198,7 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
 
 
 def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
-    """What the buffers hold, state by state: for each rank and chunk, how many ranks' values it is the sum of."""
+    """What the buffers hold, state by state: for each rank and chunk, how many ranks' values it sums."""
     k = len(next(iter(states.values())))
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
@@ -226,10 +226,10 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
 
 def draw_timeline(spans: Sequence[Span] | Mapping[str, Sequence[Span]], communication: Sequence[str] = ("allreduce",),
                   ) -> Figure:
-    """Ranks as rows, time to the right in ms: computing filled, communication hatched, bars labelled where that fits.
+    """Ranks as rows, time to the right in ms: computing filled, communication hatched, bars labelled if the label fits.
 
-    The spans are those of a `Stopwatch`, and time starts at the first of them. Several steps, by name, are drawn below
-    each other on one axis. `communication` names the spans that move data between ranks.
+    The spans come from a `Stopwatch`, and time starts at the first of them. Several steps, by name, are drawn one below
+    the other on one axis. `communication` names the spans that move data between ranks.
     """
     steps = spans if isinstance(spans, Mapping) else {"": spans}
     several = steps is spans
@@ -265,10 +265,10 @@ def draw_timeline(spans: Sequence[Span] | Mapping[str, Sequence[Span]], communic
 
 def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, float] | None = None,
                    communication: Sequence[str] = ("send",)) -> Figure:
-    """Timelines from time 0 under each other, in narrow rows on one axis in ms, by name.
+    """Timelines by name, one below the other in narrow rows, on one axis in ms that starts at 0.
 
-    A rank's computing is filled, its sending hatched beneath, or over the whole row where nothing is computed. At the
-    seconds of each of `marks` a dashed line with its name goes through all of them.
+    A rank's computing is filled. Its sending is hatched below that, or over the whole row if nothing is computed. For
+    each of `marks`, by name and in seconds, a dashed line crosses all timelines.
     """
     marks = marks or {}
     rows = [(name, rank) for name, spans in groups.items() for rank in range(max(span.rank for span in spans) + 1)]
@@ -301,7 +301,7 @@ def draw_timelines(groups: Mapping[str, Sequence[Span]], marks: Mapping[str, flo
 
 
 def draw_cuts(layers: int, channels: int) -> Figure:
-    """Three ways in which two ranks share a network: by data, by channels and by layers, each rank in its colour."""
+    """Data, tensor and pipeline parallelism: three ways for two ranks to share a network, each rank in its colour."""
     fig, axes = _subplots(1, 3, figsize=(7.2, 2.6))
     apart = channels + 1.2
     for ax, way in zip(axes, ("by data", "by channels", "by layers")):
@@ -328,7 +328,7 @@ def draw_cuts(layers: int, channels: int) -> Figure:
 
 
 def draw_turns(cases: Mapping[str, Sequence[Sequence[str]]]) -> Figure:
-    """Which call of a rank meets which: for each case ranks as rows, and a box for each call, in order."""
+    """Which calls of the ranks are matched: for each case ranks as rows, and a box for each call, in order."""
     longest = max(len(calls) for rows in cases.values() for calls in rows)
     fig, axes = _subplots(len(cases), figsize=(7.2, 1.6 * len(cases)), squeeze=False)
     for ax, (name, rows) in zip(axes.flat, cases.items()):
@@ -339,7 +339,7 @@ def draw_turns(cases: Mapping[str, Sequence[Sequence[str]]]) -> Figure:
             ax.text(-0.1, rank, f"rank {rank}", ha="right", va="center", fontsize=9)
             for turn, call in enumerate(calls):
                 _box(ax, turn, rank, 0.94, rank_style(rank)["color"], call)
-    fig.set_label("Rows of boxes, one row per rank; boxes below each other meet. " + " ".join(
+    fig.set_label("Rows of boxes, one row per rank; boxes in one column are matched. " + " ".join(
         f"{name}, rank {rank}: {', '.join(calls)}." for name, rows in cases.items() for rank, calls in enumerate(rows)))
     return fig
 
@@ -353,7 +353,7 @@ def _cell(ax: plt.Axes, left: float, top: float, height: float, ranks: Sequence[
 
 def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: Sequence[str],
          communication: Sequence[str]) -> None:
-    """The bar of one span at height `y`, with its name where that fits."""
+    """The bar of one span at height `y`, with its name if that fits."""
     rank, what, start_s, end_s = span
     left, width = (start_s - zero) / MS, (end_s - start_s) / MS
     talks = what in communication
@@ -368,13 +368,13 @@ def _bar(ax: plt.Axes, y: float, span: Span, zero: float, total: float, names: S
 
 
 def _row_words(row: Sequence[Span], zero: float) -> str:
-    """What a rank does when; of many spans only how often and how long in all."""
+    """What a rank does at what time; for many spans, only how often and how long in total."""
     if len(row) <= 8:
         return ", ".join(f"{span.what} from {(span.start_s - zero) / MS:.3g} to {(span.end_s - zero) / MS:.3g}"
                          for span in row)
     kinds = dict.fromkeys(span.what for span in row)
     lengths = {kind: [(span.end_s - span.start_s) / MS for span in row if span.what == kind] for kind in kinds}
-    return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in all" for kind, parts in lengths.items())
+    return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in total" for kind, parts in lengths.items())
 
 
 def _shade(names: Sequence[str], name: str) -> float:
@@ -383,7 +383,7 @@ def _shade(names: Sequence[str], name: str) -> float:
 
 
 def _legend(fig: Figure, names: Sequence[str], talks: Sequence[str], communication: Sequence[str]) -> None:
-    """What is computed, and what of the communication there is."""
+    """A key for each kind of work and for each kind of communication that occurs."""
     keys = [Patch(facecolor=str(1 - _shade(names, name)), edgecolor="black", label=name) for name in names]
     keys += [Patch(facecolor="white", edgecolor="black", hatch=_hatch(communication, name), label=name)
              for name in talks]
@@ -400,7 +400,7 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
 
     Args:
         blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
-        narrow: for a phone, where the names stand above the lines and not beside them.
+        narrow: for a phone, with the names above the lines and not next to them.
     """
     lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
     values = [value for _, row in lines for value in row or () if value is not None]
@@ -509,9 +509,9 @@ def draw_call(shard_sizes: Sequence[int], width: int = 10) -> Figure:
 
 def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
                    ) -> Figure:
-    """Every training as a line of its own, those of one name alike: the spread is what lies between them.
+    """Every run as a line of its own, with one style for each name, so that the spread can be seen.
 
-    A training is a list of its places to the right, such as seconds, and one of its values there.
+    A run is a list of x, such as seconds, and a list of its values there.
     """
     fig, ax = _subplots()
     words = []
@@ -519,7 +519,7 @@ def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[floa
         for n, (places, values) in enumerate(runs):
             ax.plot(places, values, label=None if n else name, linewidth=1.2, **rank_style(i))
         ends = "; ".join(f"{values[-1]:.2f} at {places[-1]:.1f}" for places, values in runs)
-        words.append(f"{name}, {len(runs)} trainings, which end with {ends}")
+        words.append(f"{name}, at the end of each run: {ends}")
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.set_xlim(left=0)
     ax.legend(loc="lower right")
@@ -529,7 +529,7 @@ def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[floa
 
 def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, ylabel: str,
                 x: Sequence[float] | None = None) -> Figure:
-    """A panel for each name, all with the same axes: every run as a thin line, and a thick one through the medians."""
+    """A panel for each name, all with the same axes: every run as a thin line, and a thick line through the medians."""
     columns = 2 if len(panels) in (2, 4) else min(3, len(panels))
     rows = -(-len(panels) // columns)
     fig, axes = _subplots(rows, columns, sharex=True, sharey=True, squeeze=False, figsize=(5.8, 0.5 + 2.0 * rows))
@@ -559,7 +559,7 @@ def draw_intervals(rows: Mapping[str, tuple[float, float, float]], xlabel: str) 
     """A forest plot: for each name a point with its interval, and a line at 0, where there is no effect.
 
     Args:
-        rows: by name, where the interval begins, the point, and where it ends.
+        rows: by name, the start of the interval, the point, and the end of the interval.
     """
     fig, ax = _subplots(figsize=(5.8, 0.9 + 0.32 * len(rows)))
     ax.axvline(0, color="black", linewidth=0.8)
@@ -587,12 +587,12 @@ def _arrow(ax: plt.Axes, start: float, end: float, row: float) -> None:
 
 
 def _places(x: Sequence[float] | None, values: Sequence[float]) -> Sequence[float]:
-    """Where the values of a curve stand: 1, 2, 3, ... by default."""
+    """The x of each value: 1, 2, 3, ... by default."""
     return range(1, len(values) + 1) if x is None else x
 
 
 def _by(xlabel: str, ylabel: str) -> str:
-    """How the words of a figure with axes begin."""
+    """The beginning of the alt text of a figure with axes."""
     return f"{ylabel[:1].upper()}{ylabel[1:]} by {xlabel}"
 
 

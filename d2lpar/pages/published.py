@@ -80,6 +80,15 @@ def published_runs() -> tuple[PublishedRun, ...]:
                           float(row["seconds"])) for row in _rows("published_runs.csv"))
 
 
+def published_pairs(framework: str) -> list[tuple[float, float]]:
+    """The seconds per epoch on one GPU and on two, for each page of `framework` that prints both."""
+    pages: dict[tuple[str, str, str], dict[int, float]] = {}
+    for run in published_runs():
+        if run.framework == framework:
+            pages.setdefault((run.repository, run.commit, run.notebook), {})[run.num_gpus] = run.epoch_s
+    return [(page[1], page[2]) for page in pages.values() if len(page) == 2]
+
+
 @cache
 def published_controls() -> tuple[Control, ...]:
     """All 863, in the order of the file: MXNet's first; a curve that stands on its page already is left out."""

@@ -1,4 +1,4 @@
-"""What one step does when, on every rank, measured or by the model of `step_times`: the spans of its timeline."""
+"""What each rank does at what time within one step, measured or predicted: the spans that a timeline draws."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from math import ceil
 import torch
 from torch import Tensor
 
-from d2lpar.models import lenet, loss
-from d2lpar.scratch import allreduce, fresh_gradients, sgd, split_batch
+from d2lpar.devices import run_on_device_0
+from d2lpar.models import lenet, lenet_params, loss
+from d2lpar.scratch import allreduce, fresh_gradients, get_params, sgd, split_batch
 from d2lpar.timing import Span, Stopwatch
 from d2lpar.ways import Piece, cuts_of, flop_of_stages
 
 
 def trace_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
                 devices: Sequence[torch.device], lr: float) -> list[Span]:
-    """The step of `train_batch`, with a stopwatch around each of its parts: forward, backward, allreduce, update.
+    """Take the step of `train_batch` with a stopwatch around each of its parts: forward, backward, allreduce, update.
 
-    `run` is what computes the shards: `map` one after the other, `run_on_devices` all at once.
+    `run` computes the shards: `map` one after the other, `run_on_devices` all at once.
     """
     watch, ranks = Stopwatch(devices), range(len(devices))
     X_shards, y_shards = split_batch(X, y, devices)
@@ -41,6 +42,21 @@ def trace_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[
             with watch(rank, "update", devices[rank]):
                 sgd(replicas[rank], lr, batch_size=len(X))
     return watch.spans
+
+
+def trace_typical_step(run: Callable, X: Tensor, y: Tensor, devices: Sequence[torch.device], lr: float = 0.2,
+                       repeats: int = 9) -> list[Span]:
+    """Take `repeats` steps of LeNet with `trace_step`; the spans of the step of median length.
+
+    With `map` the steps run in the thread of device 0, which has one core if that device is virtual.
+    """
+    replicas = [get_params(lenet_params(), device) for device in devices]
+
+    def typical() -> list[Span]:
+        steps = [trace_step(run, X, y, replicas, devices, lr) for _ in range(repeats)]
+        return sorted(steps, key=lambda spans: spans[-1].end_s - spans[0].start_s)[repeats // 2]
+
+    return run_on_device_0(typical) if run is map else typical()
 
 
 class _Schedule:

@@ -1,4 +1,4 @@
-"""The checks of the exercises, a module for each: its function `check` says "Right." or what is not right yet.
+"""One module per exercise. Its function `check` returns "Right.", or says what is still wrong with the answer.
 
-Where the answer is a number, found by hand, the function is called `check_number`.
+If the answer is a number worked out by hand, the function is called `check_number`.
 """

@@ -2,10 +2,10 @@
 
 
 def check_number(answer: float) -> str:
-    """What is not right yet of the answer, in words, or "Right."."""
-    hints = {4: "the last millisecond is not shared", 7: "that is how many ms the threads take; divide",
-             25: "that is how many ms the loop takes; divide", 0.28: "that is how much of the time is left",
-             24 / 6: "the last millisecond is not shared", 25 / 8: "there is one sum, not one for each device"}
+    """Return "Right.", or "Not yet: " and what is still wrong with the answer."""
+    hints = {4: "the last millisecond is not divided", 7: "that is the time of the threads in ms; divide",
+             25: "that is the time of the loop in ms; divide", 0.28: "that is the share of the time that is left",
+             24 / 6: "the last millisecond is not divided", 25 / 8: "there is one allreduce, not one for each device"}
     if abs(answer - 25 / 7) < 0.04:
         return "Right."
     hint = next((f": {hint}" for number, hint in hints.items() if abs(answer - number) < 0.01), "")

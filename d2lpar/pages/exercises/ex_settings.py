@@ -7,7 +7,7 @@ import torch
 
 
 def check(run):
-    """What is not right yet of the answer, in words, or "Right."."""
+    """Return "Right.", or "Not yet: " and what is still wrong with the answer."""
     def call(rank, name):
         with suppress(BrokenBarrierError):
             meeting.wait()
@@ -18,5 +18,5 @@ def check(run):
         with torch.set_grad_enabled(recording):
             answer = run(call, range(3), "abc")
         if answer != [f"{name}{rank} {recording}" for rank, name in enumerate("abc")]:
-            return f"Not yet: the caller records: {recording}; its calls: {answer}."
+            return f"Not yet: torch.is_grad_enabled() is {recording} in the caller.\nIts calls report {answer}."
     return "Right."
