@@ -187,21 +187,43 @@ def test_ranks_that_are_cut_to_the_smallest_number_of_minibatches_end_together(r
     assert a == b == 2 and distance(first, second) == 0
 
 
-def compiled(rank, order):
-    net = nn.Sequential(*make_net()[::3])
-    wraps = {"compile": lambda net: torch.compile(net, backend="eager"), "ddp": DistributedDataParallel}
+class WithForward(nn.Module):
+    """The same layers; what is a bare Sequential, DDP around it and the compiler around that, is not compiled in 2.15."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*make_net()[::3])
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def compiled(rank, order, bare=False):
+    graphs = []
+
+    def record(graph, example_inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    net = WithForward().layers if bare else WithForward()
+    wraps = {"compile": lambda net: torch.compile(net, backend=record), "ddp": DistributedDataParallel}
     wrapped = net
     for name in order:
         wrapped = wraps[name](wrapped)
     wrapped(examples(rank)).square().mean().backward()
-    return [p.grad for p in net.parameters()], next(iter(wrapped.state_dict()))
+    return [p.grad for p in net.parameters()], next(iter(wrapped.state_dict())), len(graphs)
 
 
 def test_compiling_before_or_after_wrapping_gives_one_gradient_and_other_names(ranks):
     plain, *others = (ranks.run(compiled, order) for order in (["ddp"], ["ddp", "compile"], ["compile", "ddp"]))
     for other in others:
-        assert max(distance(a, b) for (a, _), (b, _) in zip(plain, other)) <= 1e-12
-    assert [run[0][1] for run in others] == ["_orig_mod.module.0.weight", "module._orig_mod.0.weight"]
+        assert max(distance(a, b) for (a, *_), (b, *_) in zip(plain, other)) <= 1e-12
+        assert all(graphs for *_, graphs in other)
+    assert [run[0][1] for run in others] == ["_orig_mod.module.layers.0.weight", "module._orig_mod.layers.0.weight"]
+
+
+def test_a_bare_sequential_is_not_compiled_if_ddp_is_inside_as_the_page_says(ranks):
+    assert [graphs for *_, graphs in ranks.run(compiled, ["ddp", "compile"], True)] == [0, 0]
 
 
 def sharded(rank):
