@@ -95,9 +95,9 @@ def check_gradients(gradients: Tensor, b: int) -> None:
 
 def noise_scale(gradients, b):
     """The batch size B at which the noise is as large as the gradient.
-    Each row of `gradients` is the mean over b examples of its own, before any exchange.
+    Each row of `gradients` is the mean over b examples, before any exchange.
 
-    All rows are taken at the same parameters, and before devices exchange anything. B is inf if the gradient cannot be told from its noise.
+    All rows are taken at the same parameters. B is inf if the gradient cannot be told from its noise.
 
     Source: McCandlish et al., 2018, the simple noise scale, appendix A.1.
     """

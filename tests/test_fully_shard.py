@@ -38,7 +38,7 @@ def blockwise(net: nn.Sequential) -> nn.Module:
 
 
 def ratios(rank: int, loop: bool) -> list[float]:
-    """Each gradient, as a multiple of the sum over the ranks, where the network or all its modules shall not divide."""
+    """Each gradient, as a multiple of the sum over the ranks, if the network or all of its modules are told not to divide."""
     net, alone = blockwise(layers()), layers()
     for module in net.modules() if loop else [net]:
         if isinstance(module, FSDPModule):
