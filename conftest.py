@@ -19,7 +19,7 @@ UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTEST_ADDOPTS", "D2LPA
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site chapter_sizes", "lab": "lab", "launch": "launch",
             "kills": "kill_tests",
-            "ranks": "batchnorm bench ddp diagnosis evaluation ranks sharding traffic train_ddp"}
+            "ranks": "batchnorm bench ddp diagnosis evaluation fully_shard ranks sharding traffic train_ddp"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 

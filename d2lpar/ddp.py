@@ -21,7 +21,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Variable
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lpar.concise import count_right, labelled
@@ -271,7 +270,7 @@ def unwrap_ddp(net: nn.Module) -> nn.Module:
 def check_whole(module: nn.Module) -> None:
     """Raise ValueError if ranks hold only a part of a parameter, so that each forward pass waits for all of them."""
     if (any(getattr(m, "cut_over_ranks", False) for m in module.modules())
-            or any(isinstance(p, DTensor) and p.to_local().numel() < p.numel() for p in module.parameters())):
+            or any(hasattr(p, "to_local") and p.to_local().numel() < p.numel() for p in module.parameters())):
         raise ValueError("the network is sharded: its forward pass gathers parameters from all ranks, and would wait "
                          "forever for a rank that has fewer minibatches. Give all ranks equally many, and add up what "
                          "count_right finds with one all_reduce")

@@ -26,7 +26,9 @@ KEYWORDS = {
     "notebooks/05_concise_data_parallelism": ["DataParallel"],
     "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
     "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
+    "notebooks/appendix/last_minibatch_in_five_minutes": ["why is my accuracy lower on two GPUs", "accuracy drops"],
     "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],
+    "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],
     "sec-ddp-batchnorm": ["SyncBatchNorm", "convert_sync_batchnorm"],
@@ -37,6 +39,7 @@ KEYWORDS = {
     "sec-other-samplers": ["WeightedRandomSampler", "IterableDataset", "streaming", "class imbalance"],
     "sec-set-epoch": ["sampler", "set_epoch"],
     "sec-worker": ["gloo vs nccl", "backend"],
+    "term-speed-up": ["speedup"],
 }
 
 
@@ -68,7 +71,8 @@ def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str, 
     for node in env.get_doctree(page).findall(nodes.Element):
         if found := found_at(node):
             text = re.sub(r"\s+", " ", text_of(node, env)).strip()
-            yield *found, text, [word for key in (*keys, *node["ids"]) for word in KEYWORDS.get(key, ())]
+            names = dict.fromkeys([*keys, *node["ids"], found[0]])
+            yield *found, text, [word for name in names for word in KEYWORDS.get(name, ())]
             keys = []
 
 
