@@ -26,7 +26,7 @@ KEYWORDS = {
     "notebooks/05_concise_data_parallelism": ["DataParallel"],
     "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
     "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
-    "notebooks/appendix/last_minibatch_in_five_minutes": ["why is my accuracy lower on two GPUs", "accuracy drops"],
+    "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
     "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],

@@ -42,7 +42,7 @@ def check(average_and_clip):
                 return f"Not yet: {case}:\n  clip_grad_norm_ adds 1e-6 to the norm."
             if far > 1e-12:
                 return (f"Not yet: {case}:\n  the tensors that rank {rank} gave are "
-                        f"{far:.1g} from one worker.")
+                        f"{far:.1g} away from a single device's.")
         if k > 1 and (odd := [len(each) for each in calls if len(each) != 1]):
             return f"Not yet: right, with {odd[0]} calls of all_reduce instead of one."
     return "Right."
