@@ -9,7 +9,7 @@ One step: lenet, lenet_params, loss, LeNet, resnet18, initialize, init_weights; 
 DataParallel: scatter, replicate, gather, DataParallel, count_right, evaluate_accuracy_gpus, train_data_parallel
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
 Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic, OwnDDP, count_right_on_ranks, Memory,
-    shard_parameters, save_checkpoint, newest_checkpoint
+    shard_parameters, save_checkpoint, newest_checkpoint; Cluster, ClusterError
 Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s
 Is my script right: watch, diagnose, check_feed
 
@@ -22,6 +22,8 @@ from d2lpar.batchnorm import convert_batchnorm as convert_batchnorm
 from d2lpar.checkpoints import newest_checkpoint as newest_checkpoint
 from d2lpar.checkpoints import save_checkpoint as save_checkpoint
 from d2lpar.checks import cut as cut
+from d2lpar.cluster import Cluster as Cluster
+from d2lpar.cluster import ClusterError as ClusterError
 from d2lpar.collectives import Meter as Meter
 from d2lpar.collectives import allreduce_naive as allreduce_naive
 from d2lpar.collectives import allreduce_ring as allreduce_ring

@@ -35,6 +35,7 @@ import torch.distributed as dist
 
 from d2lpar._rank import CALL, LEAVE, live
 from d2lpar.checks import check_counts
+from d2lpar.cluster import Cluster
 from d2lpar.devices import all_cores, device_cores
 from d2lpar.interrupts import Waiting, uninterrupted
 
@@ -75,14 +76,19 @@ class RankGroup:
     Elsewhere, and where `os.environ` has changed since, which libraries read as they load, ranks are fresh Pythons:
     that takes seconds.
 
+    On a `cluster`, rank r communicates from host r % hosts; all ranks share this machine's cores as they do without one.
+
     Once the group is closed no rank is left, nor a process that a rank has started, but for those that have left the
     rank's process group, as daemons do. On Linux and macOS that also holds if the caller is killed, unless it was just
     starting a rank; where the caller has copies, made by `os.fork`, when they are gone too.
     """
 
-    def __init__(self, world_size: int, backend: str | None = None) -> None:
+    def __init__(self, world_size: int, backend: str | None = None, cluster: Cluster | None = None) -> None:
         check_counts(the_number_of_ranks=world_size)
-        self.world_size, self.backend = world_size, backend or _backend(world_size)
+        backend = backend or ("gloo" if cluster else _backend(world_size))
+        if cluster and backend != "gloo":
+            raise ValueError(f"on the hosts of a cluster ranks communicate by Gloo, got backend={backend!r}")
+        self.world_size, self.backend, self.cluster = world_size, backend, cluster
         self._started: _Started | None = None
         self._running = threading.Lock()
 
@@ -115,7 +121,7 @@ class RankGroup:
                 self.close()  # of a group that has lost a rank
                 started = self._started = _Started()
             try:
-                started.start(self.world_size, self.backend, deadline, timeout_s, interrupts)
+                started.start(self.world_size, self.backend, self.cluster, deadline, timeout_s, interrupts)
                 Path(started.folder, "call").write_bytes(call)
                 for rank in started.ranks:
                     rank.tell(CALL)
@@ -170,7 +176,7 @@ class _Started:
         self.ranks: list[_Rank] = []
         self.end = util.Finalize(self, _end, (self.ranks, self.reaper, self.folder), exitpriority=0)
 
-    def start(self, world_size: int, backend: str, deadline: float, timeout_s: float,
+    def start(self, world_size: int, backend: str, cluster: Cluster | None, deadline: float, timeout_s: float,
               interrupts: Waiting | None) -> None:
         """Start the processes, unless they are there."""
         assert self.reaper.stdin is not None
@@ -178,7 +184,8 @@ class _Started:
             _obey(interrupts)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
-            self.ranks.append(_Rank(self.method, rank, world_size, self.folder, backend))
+            network = cluster.network(rank) if cluster else []
+            self.ranks.append(_Rank(self.method, rank, world_size, self.folder, backend, network))
             self.reaper.stdin.write(b"%d\n" % self.ranks[-1].pid)
 
 
@@ -189,10 +196,11 @@ class _Rank:
     the greetings of Gloo; `stack`, where it stood when it was asked to end.
     """
 
-    def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str) -> None:
+    def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str, network: list[str]) -> None:
         self.name, self._prefix, self._printed = f"rank {rank}", Path(folder, f"{rank}-"), 0
         theirs, self.words = multiprocessing.Pipe(duplex=False)
-        settings = folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(), all_cores()
+        settings = (folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(), all_cores(),
+                    network)
         context: Any = multiprocessing.get_context(method)
         self.process = context.Process(target=live, args=settings)
         with theirs, _for_children():

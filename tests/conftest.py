@@ -53,13 +53,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """The last line of all says how many tests no browser was there for."""
+    """The last lines say how many tests lacked a browser or a cluster, and how many tests ran on a cluster."""
+    from helpers.hosts import NO_CLUSTER
+
     result = yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter and not hasattr(session.config, "workerinput"):
         skipped = [report for report in reporter.stats.get("skipped", []) if NO_BROWSER in str(report.longrepr)]
         if skipped:
             reporter.write_line(f"{len(skipped)} browser test{'s' * (len(skipped) > 1)} NOT run: no Chromium", red=True)
+        reports = {outcome: [report for report in reporter.stats.get(outcome, []) if "test_cluster.py" in getattr(report, "nodeid", "")]
+                   for outcome in ("passed", "skipped")}
+        if lacking := [report for report in reports["skipped"] if NO_CLUSTER in str(report.longrepr)]:
+            reporter.write_line(f"{len(lacking)} cluster tests NOT run: {str(lacking[0].longrepr).partition(f'{NO_CLUSTER}: ')[2][:-2]}", red=True)
+        elif reports["passed"]:
+            reporter.write_line(f"{len(reports['passed'])} cluster tests ran")
     return result
 
 

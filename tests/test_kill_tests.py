@@ -16,9 +16,10 @@ import psutil
 import pytest
 
 from d2lpar.checkpoints import newest_checkpoint
-from d2lpar.pages.kill_tests import SCRIPT, Ended, Kill, agent, differing, kill_test, rank_of, updates
+from d2lpar.pages.kill_tests import Ended, Kill, agent, differing, kill_test, rank_of, updates
 from d2lpar.train_ddp import STOPPED
 from helpers.ports import free_port
+from helpers.train_script import script_on_few_images
 
 pytestmark = pytest.mark.slow
 QUICK = ("--batch-size=32", "--epochs=3")  # of 512 images, so 48 updates
@@ -34,16 +35,7 @@ def on_the_cpu_and_nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The script, with few images, as a misfortune changes it: each of some words replaced by others."""
-    def changed(changes: dict[str, str] | None = None) -> Path:
-        text = SCRIPT.read_text("utf8")
-        for old, new in ({"load_data_fashion_mnist(1)": "load_data_fashion_mnist(1, 512, 64)"} | (changes or {})).items():
-            assert text.count(old) == 1, f"{text.count(old)} times: {old}"
-            text = text.replace(old, new)
-        (path := tmp_path_factory.mktemp("scripts") / "train_ddp.py").write_text(text, "utf8")
-        return path
-
-    return changed
+    return lambda changes=None: script_on_few_images(tmp_path_factory.mktemp("scripts"), changes)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ from torch.utils._pytree import keystr, tree_leaves_with_path
 
 from d2lpar._rank import loopback
 from d2lpar.checkpoints import newest_checkpoint
+from d2lpar.cluster import Cluster
 from d2lpar.scratch import equal_bits
 
 SCRIPT = Path(__file__).parents[1] / "train_ddp.py"
@@ -41,6 +42,13 @@ class Kill(NamedTuple):
     signal: int = signal.SIGKILL
 
 
+class PowerOff(NamedTuple):
+    """Switch off a host of the cluster when the run has made `step` updates; once rank 0 has noticed, switch it on again."""
+
+    step: int
+    host: int = 1
+
+
 class Ended(NamedTuple):
     """How a run ended, whether or not ranks were killed."""
 
@@ -48,19 +56,24 @@ class Ended(NamedTuple):
     log: str
     state: Any  # of the last checkpoint
     recovered_s: list[float]  # from each kill to the first new update
+    noticed_s: list[float]  # on a cluster: from each kill until rank 0 says that it has lost contact
 
 
 def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
-          torchrun: Sequence[str] = ("--standalone",), script: Path = SCRIPT) -> subprocess.Popen:
-    """Start `torchrun ... train_ddp.py` on this machine, with checkpoints, metrics and its log in `folder`."""
+          torchrun: Sequence[str] = ("--standalone",), script: Path = SCRIPT,
+          host: tuple[Cluster, int] | None = None) -> subprocess.Popen:
+    """Start `torchrun ... train_ddp.py` with checkpoints, metrics and its log in `folder`, here or on a cluster's host."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    program = shutil.copy(script, folder)  # as a reader runs it, outside the package
-    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", "GLOO_SOCKET_IFNAME": loopback()}
+    copy = shutil.copy(script, f"{folder}/copy-{os.getpid()}")  # as a reader runs it, outside the package
+    os.replace(copy, program := f"{folder}/{Path(script).name}")  # at once: ranks may be starting from it
+    variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+                 "GLOO_SOCKET_IFNAME": "eth0" if host else loopback()}
+    words = [sys.executable, "-m", "torch.distributed.run", *torchrun, f"--nproc-per-node={ranks}",
+             f"--max-restarts={restarts}", program, *OPTIONS, f"--checkpoints={folder}", *options]
     with open(f"{folder}/log", "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", *torchrun, f"--nproc-per-node={ranks}",
-             f"--max-restarts={restarts}", program, *OPTIONS, f"--checkpoints={folder}", *options],
-            env=os.environ | variables, stdout=log, stderr=log)
+        if host is None:
+            return subprocess.Popen(words, env=os.environ | variables, stdout=log, stderr=log)
+        return host[0].popen(host[1], *words, env=os.environ | variables, stdout=log, stderr=log)
 
 
 def updates(folder: str | Path) -> int:
@@ -73,25 +86,36 @@ def updates(folder: str | Path) -> int:
 
 def rank_of(running: subprocess.Popen, rank: int) -> psutil.Process:
     """The process of a rank that an agent has started."""
-    for child in psutil.Process(running.pid).children():
+    for child in psutil.Process(running.pid).children(recursive=True):
         with suppress(psutil.Error):
             if child.environ().get("RANK") == str(rank):
                 return child
     raise LookupError(f"no rank {rank} is running")
 
 
-def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), limit_s: float = 180, **how: Any) -> Ended:
+def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff] = (), limit_s: float = 180,
+              cluster: Cluster | None = None, **how: Any) -> Ended:
     """Train in `folder` under an `agent`, and kill its ranks as listed, one after the other.
+
+    On a `cluster` each host has an agent and one rank, and the agents meet on host 0.
 
     Raises:
         TimeoutError: if the run has not ended after `limit_s`; the message holds its log.
         RuntimeError: if the run ended before all kills.
     """
     log = Path(folder, "log")
-    running, end, recovered_s = agent(folder, *options, **how), time.monotonic() + limit_s, []
+    end, recovered_s, noticed_s = time.monotonic() + limit_s, [], []
+    hosts = len(cluster.hosts) if cluster else 1
+    meet = [f"--nnodes={hosts}", "--rdzv-id=kill", "--rdzv-backend=c10d", "--rdzv-endpoint=host0:29400"]
+    if cluster:
+        how = {"ranks": 1, "torchrun": meet} | how
+    running: list[subprocess.Popen] = []
+
+    def start(host: int) -> subprocess.Popen:
+        return agent(folder, *options, host=(cluster, host) if cluster else None, **how)
 
     def wait(until: Callable[[], bool]) -> None:
-        while not until() and running.poll() is None:
+        while not until() and any(one.poll() is None for one in running):
             if time.monotonic() > end:
                 raise TimeoutError(f"not done after {limit_s} s:\n{log.read_text()}")
             time.sleep(0.005)
@@ -99,24 +123,40 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill] = (), lim
     def attempts() -> int:
         return len(re.findall(r" ranks?: (?:starting|resuming)", log.read_text()))  # in an attempt's first line
 
+    def losses() -> int:
+        return log.read_text().count("rank 0 lost contact")
+
     try:
+        running += [start(host) for host in range(hosts)]
         for kill in kills:
             wait(lambda: updates(folder) >= kill.step)  # noqa: B023
-            before, killed = attempts(), time.monotonic()
-            with suppress(LookupError, psutil.NoSuchProcess):
-                rank_of(running, kill.rank).send_signal(kill.signal)
+            before, lost, killed = attempts(), losses(), time.monotonic()
+            if isinstance(kill, PowerOff):
+                assert cluster is not None, "only a cluster's host can lose its power"
+                cluster.power_off(kill.host)
+                running[kill.host].wait()
+            else:
+                with suppress(LookupError, psutil.NoSuchProcess):
+                    rank_of(running[kill.rank if cluster else 0], kill.rank).send_signal(kill.signal)
+            if cluster:
+                wait(lambda: losses() > lost)  # noqa: B023
+                noticed_s.append(time.monotonic() - killed)
+            if isinstance(kill, PowerOff):
+                cluster.power_on(kill.host)
+                running[kill.host] = start(kill.host)
             wait(lambda: attempts() > before)  # noqa: B023
             reached = updates(folder)
             wait(lambda: updates(folder) > reached)  # noqa: B023
             if attempts() > before:
                 recovered_s.append(time.monotonic() - killed)
-            elif running.returncode == 0:
+            elif running[0].returncode == 0:
                 raise RuntimeError(f"ended before it could be killed after step {kill.step}:\n{log.read_text()}")
         wait(lambda: False)
     finally:
-        running.terminate()  # it ends its ranks, too
-        running.wait()
-    return Ended(running.returncode, log.read_text(), newest_checkpoint(folder)[1], recovered_s)
+        for one in running:
+            one.terminate()  # it ends its ranks, too
+            one.wait()
+    return Ended(max(one.returncode for one in running), log.read_text(), newest_checkpoint(folder)[1], recovered_s, noticed_s)
 
 
 def differing(state: Any, other: Any) -> list[str]:
