@@ -59,8 +59,8 @@ def live(folder: str, rank: int, world_size: int, backend: str, caller: Connecti
 
 def move_to(network: list[str]) -> None:
     """Leave this machine's network for that of a cluster's host, by the namespaces that it names."""
-    libc = ctypes.CDLL(None, use_errno=True) if network else None  # Python has os.setns since 3.12
     for path in network:
+        libc = ctypes.CDLL(None, use_errno=True)  # from Python 3.12 on, this is os.setns
         with open(path) as namespace:
             if libc.setns(namespace.fileno(), 0):
                 raise OSError(ctypes.get_errno(), "a rank could not enter its host", path)

@@ -1,8 +1,8 @@
 """A cluster in a laptop: hosts with network links of a set bandwidth, on one Linux machine.
 
-Each host is a set of the kernel's namespaces: a network, a hostname and process numbers of its own. The kernel holds its
-link to the set rate (a token bucket filter, `tc-tbf`), in both directions. All of it depends on one pipe: when the program
-that made the cluster ends, in whatever way, the kernel ends the cluster and everything that runs in it.
+Each host is a set of the kernel's namespaces: a network, a hostname and process numbers of its own. The kernel limits
+its link to the set rate (with a token bucket filter, `tc-tbf`), in both directions. All of it depends on one pipe: when
+the program that made the cluster ends, in whatever way, the kernel ends the cluster and everything that runs in it.
 """
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ def test_nothing_is_left_when_the_maker_is_killed() -> None:
         family = psutil.Process(maker.pid).children(recursive=True)
     assert any(process.name().startswith("python") for process in family)  # the hub
     maker.kill()
-    maker.wait()
+    maker.communicate()
     gone, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
     assert "port0" not in psutil.net_if_addrs()

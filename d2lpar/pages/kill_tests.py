@@ -107,12 +107,12 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
     end, recovered_s, noticed_s = time.monotonic() + limit_s, [], []
     hosts = len(cluster.hosts) if cluster else 1
     meet = [f"--nnodes={hosts}", "--rdzv-id=kill", "--rdzv-backend=c10d", "--rdzv-endpoint=host0:29400"]
-    if cluster:
-        how = {"ranks": 1, "torchrun": meet} | how
     running: list[subprocess.Popen] = []
 
     def start(host: int) -> subprocess.Popen:
-        return agent(folder, *options, host=(cluster, host) if cluster else None, **how)
+        if cluster is None:
+            return agent(folder, *options, **how)
+        return agent(folder, *options, ranks=1, torchrun=meet, host=(cluster, host), **how)
 
     def wait(until: Callable[[], bool]) -> None:
         while not until() and any(one.poll() is None for one in running):
@@ -132,7 +132,8 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
             wait(lambda: updates(folder) >= kill.step)  # noqa: B023
             before, lost, killed = attempts(), losses(), time.monotonic()
             if isinstance(kill, PowerOff):
-                assert cluster is not None, "only a cluster's host can lose its power"
+                if cluster is None:
+                    raise ValueError("only a host of a cluster can be switched off: kill_test(..., cluster=cluster)")
                 cluster.power_off(kill.host)
                 running[kill.host].wait()
             else:
@@ -141,7 +142,7 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
             if cluster:
                 wait(lambda: losses() > lost)  # noqa: B023
                 noticed_s.append(time.monotonic() - killed)
-            if isinstance(kill, PowerOff):
+            if cluster and isinstance(kill, PowerOff):
                 cluster.power_on(kill.host)
                 running[kill.host] = start(kill.host)
             wait(lambda: attempts() > before)  # noqa: B023
