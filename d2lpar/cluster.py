@@ -132,7 +132,7 @@ class Cluster:
         if (new_delay_ms or new_loss) and not self._hub:
             self._start_hub()
         for each in [n for n, inside in enumerate(self.hosts) if inside] if host is None else [host]:
-            at_once = max(2 * MTU, int(125 * new_mbit))  # bytes: 1 ms of the rate, and at least two packets
+            at_once = max(10_000, int(125 * new_mbit))  # bytes: 1 ms of the rate, and at least one packet
             limit = f"root tbf rate {new_mbit}mbit burst {at_once} limit 100mb"
             self._inside(each).sh(f"tc qdisc replace dev eth0 {limit}")
             self._room.sh(f"tc qdisc replace dev port{each} {limit}")
