@@ -1,0 +1,46 @@
+"""Store what the chapter on a cluster measures, for machines that cannot make one: `python book/lab/record_cluster.py`.
+
+It runs the chapter's cells, in about three minutes, and writes `d2lpar/pages/stored/cluster.json`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from pathlib import Path
+
+import matplotlib
+import nbformat
+
+from d2lpar.pages.on_cluster import measured, what_is_missing
+from d2lpar.timing import describe_machine
+
+ROOT = Path(__file__).resolve().parents[2]
+CHAPTER = ROOT / "notebooks" / "23_cluster_in_a_laptop.ipynb"
+STORED = ROOT / "d2lpar" / "pages" / "stored" / "cluster.json"
+
+
+def run_cells(chapter: Path = CHAPTER) -> None:
+    """Run the chapter's code up to its exercises."""
+    names: dict = {"__name__": "__main__"}
+    for cell in nbformat.read(chapter, as_version=4).cells:
+        if any(tag.startswith("exercise:") for tag in cell.metadata.get("tags", [])):
+            break
+        if cell.cell_type == "code":
+            exec(compile(cell.source, f"{chapter.name} {cell.id}", "exec"), names)
+
+
+def main() -> None:
+    if lacks := what_is_missing():
+        sys.exit(f"nothing is stored: {lacks}")
+    matplotlib.use("Agg")
+    run_cells()
+    machine = describe_machine()
+    about = {"command": "python book/lab/record_cluster.py", "date": f"{datetime.date.today()}",
+             "machine": machine["processor"], "details": machine}
+    STORED.write_text(json.dumps({"about": about, "results": measured}, indent=1) + "\n", "utf8")
+
+
+if __name__ == "__main__":
+    main()
