@@ -1,4 +1,4 @@
-"""A switch in Python, which does what the kernel's cannot: it holds packets as long as a longer link would, and drops some.
+"""A switch in Python, which does what the kernel's cannot: it delays packets, and drops some.
 
 It reads `plug HOST` and `set HOST SECONDS SHARE` from stdin and ends when stdin ends. The kernel still sets the rate.
 """

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MTU = 9000  # bytes in a packet, as in clusters ("jumbo frames"); 52 of them are headers, and 14 more precede each packet
+MTU = 9000  # bytes in a packet, as in clusters ("jumbo frames"), 52 of which are headers; 14 more precede it
 _HOLD = "read pid rest < /proc/self/stat; echo $pid; mount -t proc proc /proc 2>/dev/null; exec cat"
 _KINDS = "--net", "--mount", "--uts", "--pid"
 
@@ -60,8 +60,8 @@ class Cluster:
     """`hosts` hosts on this machine, named host0, host1 and so on, each with a link to one switch.
 
     A link carries `mbit` million bits per second in each direction, and a packet takes `delay_ms` milliseconds from any
-    host to any other. Programs run on a host with `popen`, ranks with `RankGroup(..., cluster=cluster)`. Hosts share this
-    machine's cores, memory and files; only network, hostname and process numbers are their own.
+    host to any other. `popen` and `run` start programs on a host, and `RankGroup(..., cluster=cluster)` starts ranks.
+    Hosts share this machine's cores, memory and files; only network, hostname and process numbers are their own.
 
         with Cluster(2, mbit=50) as cluster, RankGroup(2, cluster=cluster) as ranks:
             ranks.run(fn)
@@ -122,8 +122,10 @@ class Cluster:
 
     def set(self, mbit: float | None = None, delay_ms: float | None = None, loss: float | None = None,
             host: int | None = None) -> None:
-        """Change the link of one host, or all links; what is not given stays. `loss` is the share of packets lost on their
-        way to the host. Takes effect at once, while programs run."""
+        """Change the link of one host, or all links, while programs run; what is not given stays.
+
+        `loss` is the share of the packets that are lost on their way to the host.
+        """
         new_mbit, new_delay_ms, new_loss = [old if new is None else new for new, old in
                                             ((mbit, self.mbit), (delay_ms, self.delay_ms), (loss, self.loss))]
         check_cluster(len(self.hosts), new_mbit, new_delay_ms, new_loss)
@@ -231,4 +233,5 @@ def _advice(said: str) -> str:
     if restricted.exists() and restricted.read_text().strip() == "1":
         return (f"this machine makes no namespaces ({said}): Ubuntu forbids them to programs without a profile. "
                 "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 allows them until the next start")
-    return (f"this machine makes no namespaces ({said}): containers usually forbid them (Docker: --privileged allows them)")
+    return (f"this machine makes no namespaces ({said}): containers usually forbid them "
+            "(Docker's option --privileged allows them)")

@@ -76,7 +76,7 @@ class RankGroup:
     Elsewhere, and where `os.environ` has changed since, which libraries read as they load, ranks are fresh Pythons:
     that takes seconds.
 
-    On a `cluster`, rank r communicates from host r % hosts; all ranks share this machine's cores as they do without one.
+    On a `cluster`, rank r communicates from host r % hosts; all ranks share this machine's cores, as without one.
 
     Once the group is closed no rank is left, nor a process that a rank has started, but for those that have left the
     rank's process group, as daemons do. On Linux and macOS that also holds if the caller is killed, unless it was just
@@ -199,8 +199,8 @@ class _Rank:
     def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str, network: list[str]) -> None:
         self.name, self._prefix, self._printed = f"rank {rank}", Path(folder, f"{rank}-"), 0
         theirs, self.words = multiprocessing.Pipe(duplex=False)
-        settings = (folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(), all_cores(),
-                    network)
+        settings = (folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(),
+                    all_cores(), network)
         context: Any = multiprocessing.get_context(method)
         self.process = context.Process(target=live, args=settings)
         with theirs, _for_children():

@@ -67,7 +67,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
         if lacking := [report for report in reports["skipped"] if NO_CLUSTER in str(report.longrepr)]:
             reporter.write_line(f"{len(lacking)} cluster tests NOT run: {str(lacking[0].longrepr).partition(f'{NO_CLUSTER}: ')[2][:-2]}", red=True)
         elif reports["passed"]:
-            reporter.write_line(f"{len(reports['passed'])} cluster tests ran")
+            reporter.write_line(f"cluster tests that ran: {len(reports['passed'])}")
     return result
 
 

@@ -22,10 +22,12 @@ import torch.distributed as dist
 
 from d2lpar.cluster import Cluster, ClusterError
 from d2lpar.launch import RankGroup
+from d2lpar.pages.cluster_results import what_is_missing
 from d2lpar.pages.kill_tests import Kill, PowerOff, differing, kill_test
-from d2lpar.pages.on_cluster import what_is_missing
+from d2lpar.pages.results import stored_results
 from helpers.hosts import NO_CLUSTER
 from helpers.train_script import script_on_few_images
+from record_cluster import run_cells
 
 needs_cluster = pytest.mark.skipif(bool(what_is_missing()), reason=f"{NO_CLUSTER}: {what_is_missing()}")
 HELPS = ("unshare", "nsenter")
@@ -228,7 +230,7 @@ def test_nothing_is_left_when_the_maker_is_killed() -> None:
     assert any(process.name().startswith("python") for process in family)  # the hub
     maker.kill()
     maker.communicate()
-    gone, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
     assert "port0" not in psutil.net_if_addrs()
 
@@ -280,7 +282,7 @@ def test_what_a_machine_lacks_is_said_in_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 @needs_cluster
-@pytest.mark.slow
+@pytest.mark.weekly  # the chapter's last cell does the same
 @pytest.mark.parametrize("kill", [Kill(12, 1), PowerOff(12)], ids=["killed", "power off"])
 def test_after_a_kill_and_after_a_power_failure_the_run_ends_with_the_same_bits(tmp_path: Path, kill: Kill | PowerOff,
                                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,3 +295,50 @@ def test_after_a_kill_and_after_a_power_failure_the_run_ends_with_the_same_bits(
     assert len(ended.noticed_s) == len(ended.recovered_s) == 1
     if isinstance(kill, PowerOff):
         assert ended.noticed_s[0] > 14, "a silent death is noticed when the time limit is up"
+
+
+MEETS = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.ones(1)
+dist.all_reduce(x)
+print("met", int(x), flush=True)
+"""
+
+
+@needs_cluster
+@pytest.mark.weekly
+@pytest.mark.parametrize("endpoint, meet", [("host0", True), ("10.0.0.1", False)])
+def test_a_first_machine_that_calls_itself_127_0_1_1_is_met_by_its_name_only(cluster: Cluster, tmp_path: Path, endpoint: str, meet: bool) -> None:
+    (program := tmp_path / "meets.py").write_text(MEETS)
+    cluster.run(0, "sh", "-c", "printf '127.0.0.1 localhost\\n127.0.1.1 host0\\n10.0.0.2 host1\\n' > /etc/hosts")
+    words = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-id=meet", "--rdzv-backend=c10d",
+             f"--rdzv-endpoint={endpoint}:29400", str(program)]
+    with open(tmp_path / "log", "wb") as log:
+        agents = [cluster.popen(i, *words, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}) for i in range(2)]
+    end = time.monotonic() + (120 if meet else 30)
+    while time.monotonic() < end and any(agent.poll() is None for agent in agents):
+        time.sleep(0.2)
+    said = (tmp_path / "log").read_text()
+    assert ([agent.poll() for agent in agents], said.count("met 2")) == (([0, 0], 2) if meet else ([None, None], 0)), said
+    for host in range(2):
+        cluster.power_off(host)
+    for agent in agents:
+        agent.wait()
+
+
+def test_where_no_cluster_can_be_made_the_chapter_shows_stored_results_and_says_so(monkeypatch: pytest.MonkeyPatch,
+                                                                                    capsys: pytest.CaptureFixture) -> None:
+    what_is_missing.cache_clear()
+    monkeypatch.setattr("d2lpar.cluster.shutil.which", lambda name: None if name == "tc" else name)
+    try:
+        run_cells()
+    finally:
+        what_is_missing.cache_clear()
+    said = capsys.readouterr().out
+    stored = stored_results("cluster")
+    about = stored["about"]
+    line = (f"STORED, measured on {about['machine']}, {about['date']}. Not measured here: a cluster needs the command tc (package iproute2)"
+            if sys.platform == "linux" else "STORED, measured on ")
+    assert said.count(line) == len(stored["results"])
+    assert f"naive {stored['results']['eight hosts'][0]:.2f} s" in said

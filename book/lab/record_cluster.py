@@ -13,7 +13,7 @@ from pathlib import Path
 import matplotlib
 import nbformat
 
-from d2lpar.pages.on_cluster import measured, what_is_missing
+from d2lpar.pages.cluster_results import measured, what_is_missing
 from d2lpar.timing import describe_machine
 
 ROOT = Path(__file__).resolve().parents[2]

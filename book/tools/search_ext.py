@@ -25,7 +25,7 @@ LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.syste
 KEYWORDS = {
     "notebooks/05_concise_data_parallelism": ["DataParallel"],
     "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
-    "notebooks/23_cluster_in_a_laptop": ["simulate a network", "network emulation", "bandwidth between nodes", "Mininet"],
+    "notebooks/23_cluster_in_a_laptop": ["simulate a network", "network emulation", "Mininet"],
     "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
     "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],

@@ -4,6 +4,7 @@
 """
 
 from d2lpar.pages.cells import without_checks as without_checks
+from d2lpar.pages.cluster_results import on_cluster as on_cluster
 from d2lpar.pages.explorer import show_explorer as show_explorer
 from d2lpar.pages.kept_bytes import most_kept_bytes as most_kept_bytes
 from d2lpar.pages.kill_tests import Kill as Kill
@@ -12,7 +13,6 @@ from d2lpar.pages.kill_tests import differing as differing
 from d2lpar.pages.kill_tests import kill_test as kill_test
 from d2lpar.pages.message_audit import AuditError as AuditError
 from d2lpar.pages.message_audit import audit as audit
-from d2lpar.pages.on_cluster import on_cluster as on_cluster
 from d2lpar.pages.plot import draw_call as draw_call
 from d2lpar.pages.plot import draw_chunks as draw_chunks
 from d2lpar.pages.plot import draw_curves as draw_curves

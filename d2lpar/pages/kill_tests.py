@@ -43,7 +43,7 @@ class Kill(NamedTuple):
 
 
 class PowerOff(NamedTuple):
-    """Switch off a host of the cluster when the run has made `step` updates; once rank 0 has noticed, switch it on again."""
+    """Switch a host of the cluster off when the run has made `step` updates, and on again once rank 0 has noticed."""
 
     step: int
     host: int = 1
@@ -62,7 +62,7 @@ class Ended(NamedTuple):
 def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
           torchrun: Sequence[str] = ("--standalone",), script: Path = SCRIPT,
           host: tuple[Cluster, int] | None = None) -> subprocess.Popen:
-    """Start `torchrun ... train_ddp.py` with checkpoints, metrics and its log in `folder`, here or on a cluster's host."""
+    """Start `torchrun ... train_ddp.py` with checkpoints, metrics and log in `folder`, here or on a cluster's host."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     copy = shutil.copy(script, f"{folder}/copy-{os.getpid()}")  # as a reader runs it, outside the package
     os.replace(copy, program := f"{folder}/{Path(script).name}")  # at once: ranks may be starting from it
@@ -157,7 +157,8 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
         for one in running:
             one.terminate()  # it ends its ranks, too
             one.wait()
-    return Ended(max(one.returncode for one in running), log.read_text(), newest_checkpoint(folder)[1], recovered_s, noticed_s)
+    status, state = max(one.returncode for one in running), newest_checkpoint(folder)[1]
+    return Ended(status, log.read_text(), state, recovered_s, noticed_s)
 
 
 def differing(state: Any, other: Any) -> list[str]:

@@ -17,7 +17,7 @@ measured: dict[str, Any] = {}  # what has been measured here, by name
 
 
 def on_cluster(name: str, experiment: Callable[[], Any]) -> Any:
-    """What `experiment()` returns, as JSON would keep it; on a machine that cannot make a cluster, what is stored as `name`.
+    """What `experiment()` returns, as JSON would keep it; where no cluster can be made, what is stored as `name`.
 
     Stored results are announced by a line that begins with STORED and says where and when they were measured, and what
     this machine lacks.
