@@ -16,6 +16,7 @@ ports, delay_s, loss, waiting = {}, {}, {}, {}
 
 
 def plug(host):
+    """Take the place of the switch at a host's link."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
     port.setsockopt(PACKET, VNET_HDR, 1)
     port.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 23)  # as much as this machine allows
@@ -52,21 +53,27 @@ def send(host):
         queue.popleft()
 
 
-while True:
-    due = [queue[0][0] for queue in waiting.values() if queue]
-    wait_s = max(0.0, min(due) - time.monotonic()) if due else None
-    ready = select.select([sys.stdin, *ports.values()], [], [], wait_s)[0]
-    for host in [host for host, port in ports.items() if port in ready]:
-        receive(host)
-    for host in ports:
-        send(host)
-    if sys.stdin in ready:
-        words = sys.stdin.readline().split()
-        if not words:
-            sys.exit()
-        host = int(words[1])
-        if words[0] == "plug":
-            plug(host)
-        else:
-            delay_s[host], loss[host] = float(words[2]), float(words[3])
-        print("done", flush=True)
+def main():
+    """Pass packets on until stdin ends."""
+    while True:
+        due = [queue[0][0] for queue in waiting.values() if queue]
+        wait_s = max(0.0, min(due) - time.monotonic()) if due else None
+        ready = select.select([sys.stdin, *ports.values()], [], [], wait_s)[0]
+        for host in [host for host, port in ports.items() if port in ready]:
+            receive(host)
+        for host in ports:
+            send(host)
+        if sys.stdin in ready:
+            words = sys.stdin.readline().split()
+            if not words:
+                sys.exit()
+            host = int(words[1])
+            if words[0] == "plug":
+                plug(host)
+            else:
+                delay_s[host], loss[host] = float(words[2]), float(words[3])
+            print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
