@@ -1,12 +1,12 @@
-"""Sharding: of the optimizer's numbers, of the gradients and of the parameters each rank keeps a part.
+"""Sharding: each rank keeps only a part of the optimizer's state, of the gradients and of the parameters.
 
-It is data parallelism all the same: each rank computes with the whole network, on its own examples, and the gradient is
-the mean over the ranks, as in DDP. Each tensor is cut by itself, in a row, into as many equal parts as there are ranks;
-zeros fill up the last. The ranks begin with the same network, and their losses use the same parameters in the same
-order: a rank that leaves one out lets the others wait. The optimizer must treat each number by itself, as SGD and Adam
-do; what looks at a whole tensor or at all gradients, as clipping does, sees a part.
+It is still data parallelism: each rank computes with the whole network, on its own examples, and the gradient is the
+mean over the ranks, as in DDP. Each tensor is cut separately: it is flattened, padded with zeros, and cut into equal
+parts, one per rank. All ranks start with the same network, and their losses use the same parameters in the same order:
+if one rank leaves a parameter out, the other ranks wait for it. The optimizer must treat each value separately, as SGD
+and Adam do. Code that needs a whole tensor or all gradients, such as gradient clipping, sees only a part of them.
 
-`Memory` weighs what a rank holds, at its peak too.
+`Memory` measures what a rank holds, at the peak as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from d2lpar.ddp import check_replicas, gradient_of, trained_params
 
 
 def check_start(module: nn.Module) -> None:
-    """Raise ValueError, on all ranks, unless they have the same network, of whole tensors, with the same numbers."""
+    """Raise ValueError on all ranks unless they have the same network, unsharded, with the same parameter values."""
     check_replicas(module)
     digest = hashlib.sha256()
     for p in module.parameters():
@@ -37,19 +37,19 @@ def check_start(module: nn.Module) -> None:
     every: list = [None] * dist.get_world_size()
     dist.all_gather_object(every, own)
     if any(cut for _, cut in every):
-        raise ValueError("a part of this network is cut already: cut the network once, as it was made")
+        raise ValueError("part of this network is sharded already. Shard a network once, while all of it is whole")
     for rank, (theirs, _) in enumerate(every):
         if theirs != every[0][0]:
-            raise ValueError(f"ranks 0 and {rank} begin with different numbers: call broadcast_start(module) before")
+            raise ValueError(f"ranks 0 and {rank} start with different parameters. Call broadcast_start(module) first")
 
 
 def padded(x):
-    """A copy of x in a row, with zeros behind until the ranks divide its length."""
+    """A flat copy of x, padded with zeros until the ranks can divide it evenly."""
     return F.pad(x.detach().flatten(), (0, -x.numel() % dist.get_world_size()))
 
 
 def mean_part(x):
-    """Reduce-scatter: this rank's part of the mean of all ranks' x."""
+    """Reduce-scatter: this rank's part of the mean of x over the ranks."""
     flat, k = padded(x), dist.get_world_size()
     part = flat.new_empty(len(flat) // k)
     dist.reduce_scatter_tensor(part, flat)
@@ -57,14 +57,14 @@ def mean_part(x):
 
 
 def all_gather_parts(part, shape):
-    """All-gather: the tensor of this shape, made of every rank's part."""
+    """All-gather: the whole tensor of this shape, from the parts of all ranks."""
     flat = part.new_empty(dist.get_world_size() * len(part))
     dist.all_gather_into_tensor(flat, part)
     return flat[:shape.numel()].view(shape)
 
 
 def parts_to_step(module):
-    """For an optimizer: this rank's part of each trained parameter, as a view of it."""
+    """This rank's part of each trained parameter, as a view of it, for an optimizer."""
     check_start(module)  # package only
     parts = []
     for p in trained_params(module):
@@ -75,14 +75,14 @@ def parts_to_step(module):
 
 
 def reduce_gradient(p, part):
-    """Add this rank's part of the mean gradient to part.grad, and let p.grad go."""
+    """Add this rank's part of the mean gradient to part.grad, and free p.grad."""
     mean = mean_part(gradient_of(p))
     part.grad = mean if part.grad is None else part.grad + mean
     p.grad = None
 
 
 class AllGather(Function):
-    """All-gather; in backward the gradient is reduce-scattered."""
+    """All-gather; the backward pass reduce-scatters the gradient."""
 
     @staticmethod
     def forward(ctx, part, shape):
@@ -96,9 +96,9 @@ class AllGather(Function):
 
 
 class Whole(nn.Module):
-    """What a layer finds when it asks for a parameter of which a part is here."""
+    """Gathers the whole parameter from its parts whenever a layer reads it."""
 
-    cut_over_ranks = True  # `diagnose` asks, and refuses such a network
+    cut_over_ranks = True  # `diagnose` refuses a network with this mark
 
     def __init__(self, shape: torch.Size) -> None:
         super().__init__()
@@ -109,23 +109,23 @@ class Whole(nn.Module):
 
 
 def shard_parameters(module):
-    """Leave this rank its part of each parameter; a layer that reads one gathers it."""
+    """Keep this rank's part of each parameter; a layer gathers what it reads."""
     check_start(module)  # package only
     rank, k = dist.get_rank(), dist.get_world_size()
     places = [(m, name, p) for m in module.modules() for name, p in
               m.named_parameters(recurse=False, remove_duplicate=False)]
-    shapes = {p: p.shape for p in module.parameters()}  # once if two layers share it
+    shapes = {p: p.shape for p in module.parameters()}  # a tied parameter only once
     for p in shapes:
         p.data = padded(p).chunk(k)[rank].clone()
-    for m, name, p in places:  # unsafe: the whole one has another shape
+    for m, name, p in places:  # unsafe: the shapes differ, as they must
         parametrize.register_parametrization(m, name, Whole(shapes[p]), unsafe=True)
 
 
 class Memory(TorchDispatchMode):
-    """Weighs, within its `with` block, the tensors that an operation has read or made and that are still there.
+    """Measures, within its `with` block, the tensors that an operation has read or created and that still exist.
 
-    `history` has their bytes after each operation, so its largest is the peak; what an operation takes and gives back
-    by itself is not in it. Of a `DTensor` the part counts.
+    `history` has their bytes after each operation, so its maximum is the peak. Memory that an operation allocates and
+    frees again does not count. Of a `DTensor`, this rank's part counts.
     """
 
     def __init__(self) -> None:
@@ -134,17 +134,17 @@ class Memory(TorchDispatchMode):
         self.history: list[int] = []
 
     def now(self) -> int:
-        """What they take at this moment, in bytes."""
+        """The bytes of these tensors at this moment."""
         return sum(place.nbytes() for place in self.places.values())
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(hasattr(t, "to_local") for t in types):  # a DTensor; what it does with its part comes here by itself
+        if any(hasattr(t, "to_local") for t in types):  # a DTensor; operations on its part are seen separately
             return NotImplemented
         out = func(*args, **kwargs or {})
         for x in tree_leaves((args, kwargs, out)):
             if isinstance(x, Tensor) and not hasattr(x, "to_local"):
                 place = x.untyped_storage()
-                if place.device.type != "meta":  # where a DTensor tries an operation without numbers
+                if place.device.type != "meta":  # where a DTensor works out shapes
                     self.places[id(place)] = place
         self.history.append(self.now())
         return out

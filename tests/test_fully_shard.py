@@ -1,7 +1,8 @@
-"""What chapter 11 says of `fully_shard` on a mesh of k x 1, and does not show in a cell."""
+"""What the chapters on DDP and on sharding say of `fully_shard`, and do not show in a cell."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import Any
 
@@ -137,3 +138,40 @@ def past_it(rank: int) -> tuple[float, bool]:
 def test_layer_by_layer_after_an_evaluation_the_optimizer_learns_nothing(group_of: Callable[[int], RankGroup]) -> None:
     (first, still), (second, still_too) = group_of(2).run(past_it)
     assert first != second and still and still_too
+
+
+def adafactor(rank: int) -> str:
+    net = layers()
+    fully_shard(net, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    net(inputs(rank)).sum().backward()
+    try:
+        torch.optim.Adafactor(net.parameters()).step()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_adafactor_cannot_use_shards(group_of: Callable[[int], RankGroup]) -> None:
+    for message in group_of(2).run(adafactor):
+        assert "Sharding propagation failed" in message
+
+
+def load_what_rank_0_has(rank: int, rows: int) -> tuple[str, torch.Tensor]:
+    torch.manual_seed(0)
+    net = nn.Linear(4, rows)
+    fully_shard(net, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+    torch.save(net.state_dict(), file := io.BytesIO())
+    dist.broadcast_object_list(sent := [file.getvalue()], 0)
+    error = ""
+    try:
+        net.load_state_dict(torch.load(io.BytesIO(sent[0]), weights_only=False))
+    except RuntimeError as raised:
+        error = str(raised)
+    return error, net.weight.to_local().detach()
+
+
+def test_what_rank_0_saves_makes_a_patchwork_silently_if_the_shards_have_equal_shapes(group_of: Callable[[int], RankGroup]) -> None:
+    (first, on_0), (second, on_1) = group_of(2).run(load_what_rank_0_has, 6)
+    assert first == second == "" and torch.equal(on_0, on_1)
+    (first, _), (second, _) = group_of(2).run(load_what_rank_0_has, 5)
+    assert first == "" and second

@@ -470,10 +470,10 @@ def refusals(rank):
 def test_other_starts_and_other_networks_are_refused_on_all_ranks(group_of):
     for found in group_of(2).run(refusals):
         for cut in ("parts_to_step", "shard_parameters"):
-            assert found[cut, "start"] == ("ValueError: ranks 0 and 1 begin with different numbers: call "
-                                           "broadcast_start(module) before")
+            assert found[cut, "start"] == ("ValueError: ranks 0 and 1 start with different parameters. Call "
+                                           "broadcast_start(module) first")
             assert found[cut, "broadcast"] == "nothing was refused"
-            assert found[cut, "twice"].startswith("ValueError: a part of this network is cut already")
+            assert found[cut, "twice"].startswith("ValueError: part of this network is sharded already")
             assert found[cut, "shape"].startswith("ValueError: the networks of rank 0 and rank 1 differ in")
 
 

@@ -5,7 +5,7 @@ from torch import nn
 
 
 class Micro:
-    """The loss of one micro-batch, which notes what whole gradients there are when its backward begins."""
+    """The loss of one micro-batch. When its backward pass begins, it counts the whole gradients that exist."""
 
     def __init__(self, params, seed, held):
         self.params, self.seed, self.held = params, seed, held
@@ -17,7 +17,7 @@ class Micro:
 
 
 def check(gather_gradients):
-    """What is not right yet of the answer, in words, or "Right."."""
+    """What is still wrong with the answer, in words, or "Right."."""
     for num_micro in (1, 2, 5):
         params, calls, held = [nn.Parameter(torch.zeros(n)) for n in (4, 6, 2)], [], []
         parts = [nn.Parameter(p.detach()[:p.numel() // 2].clone()) for p in params]
@@ -33,17 +33,17 @@ def check(gather_gradients):
         gather_gradients([Micro(params, seed, held) for seed in range(num_micro)], params, parts, reduce)
         case = f"Not yet: {num_micro} micro-batches:"
         if len(held) != num_micro:
-            return f"{case} there were {len(held)} backward passes."
+            return f"{case} there should be one backward pass for each, but there were {len(held)}."
         if any(held):
-            return f"{case} a backward pass begins, and {max(held)} whole gradients are there."
+            return f"{case} when a backward pass begins, {max(held)} whole gradients still exist."
         if any(p.grad is not None for p in params):
-            return f"{case} at the end a whole gradient is still there."
+            return f"{case} at the end a whole gradient still exists."
         if len(calls) != num_micro * len(params):
-            return f"{case} reduce was called {len(calls)} times, not {num_micro * len(params)}: ranks would not talk."
+            return f"{case} reduce was called {len(calls)} times, not {num_micro * len(params)}."
         alone = [nn.Parameter(torch.zeros_like(p)) for p in params]
         for seed in range(num_micro):
             Micro(alone, seed, []).backward()
         for i, (p, part) in enumerate(zip(alone, parts)):
             if part.grad is None or not torch.allclose(part.grad, p.grad[:p.numel() // 2]):
-                return f"{case} part {i} does not have the gradient of all of them."
+                return f"{case} part {i} does not have the gradient of all micro-batches."
     return "Right."
