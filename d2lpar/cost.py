@@ -63,8 +63,8 @@ def ring_s(size_bytes, k, link):
 
 
 def rounds_s(rounds, link, common=Link(0.0, 0.0)):
-    """Seconds for the rounds that a meter counted; `rounds[i]` lists its messages' bytes.
-    A round waits for its longest message, or for the shared bus to carry all of them."""
+    """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
+    A round lasts as long as its longest message, or as the shared bus needs for all."""
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte
