@@ -1,9 +1,8 @@
-"""What a collective costs: seconds predicted from messages and bytes, and the model fitted to a machine.
+"""How long a collective takes: seconds predicted from messages and bytes, and the model fitted to a machine.
 
-In the alpha-beta model (Hockney, 1994) a message of n bytes takes alpha + n * beta seconds: alpha, the latency, for
-every message, and beta, the inverse of the bandwidth, for every byte. `fit_link` fits both. The closed forms at the
-end, for thousands of devices, assume a dedicated link between any two devices that send to each other in one round,
-which real networks provide only in part.
+In the alpha-beta model (Hockney, 1994), a message of n bytes takes alpha + n * beta seconds: alpha, the latency, for
+every message, and beta, the inverse of the bandwidth, for every byte. `fit_link` fits both. The closed forms assume a
+non-blocking network, in which no two messages of a round share a link. Real networks are non-blocking only in part.
 """
 
 from __future__ import annotations
@@ -16,24 +15,24 @@ import numpy as np
 
 
 class Link(NamedTuple):
-    """The price of a message: seconds for each message, and seconds for each byte in it."""
+    """A link in the alpha-beta model: its latency in seconds, and the seconds that each byte adds."""
 
     alpha_s: float
     beta_s_per_byte: float
 
 
 class Published(NamedTuple):
-    """A road as NCCL reckons with it: two prices of one message, and what it takes for the bandwidth.
+    """A kind of link, with the latency and the bandwidth that NCCL assumes for it when it chooses an algorithm.
 
-    Its protocol Simple sends the bytes as they are; LL sends a flag with every four, to wait less.
+    NCCL's protocol Simple sends only the data; LL sends a flag with every four bytes, and waits less.
     """
 
-    link: Link  # protocol Simple
-    quick: Link  # protocol LL
-    source: str
+    link: Link  # with the protocol Simple
+    quick: Link  # with the protocol LL
+    source: str  # how the bandwidth comes about
 
 
-# NCCL 2.27.7, src/graph/tuning.cc: hwLat of Ring, and for LL half of the bandwidth, at most llMaxBws
+# NCCL 2.27.7, src/graph/tuning.cc: hwLat of Ring; the bandwidth of LL is half of Simple's, at most llMaxBws
 PUBLISHED = {
     "NVLink 4": Published(Link(3.4e-6, 1 / 370.8e9), Link(0.6e-6, 1 / 141e9), "18 links of 20.6 GB/s"),
     "PCIe 4 x16": Published(Link(5.7e-6, 1 / 24e9), Link(1.0e-6, 1 / 12e9), "16 lanes of 1.5 GB/s"),
@@ -42,10 +41,10 @@ PUBLISHED = {
 
 
 def check_measurements(sizes_bytes: Sequence[float], seconds: Sequence[float]) -> None:
-    """Raise ValueError unless there are two different sizes at least, and all times are above 0."""
+    """Raise ValueError unless there are at least two different sizes, and all times are above 0."""
     if len(set(map(float, sizes_bytes))) < 2 or not all(0 < t < inf for t in seconds):
-        raise ValueError(f"a line needs two different sizes, and times above 0, got sizes {list(sizes_bytes)} and "
-                         f"times {list(seconds)}")
+        raise ValueError("fitting a line takes at least two different sizes, and times above 0; got sizes "
+                         f"{list(sizes_bytes)} and times {list(seconds)}")
 
 
 def naive_s(size_bytes, k, link):
@@ -65,7 +64,7 @@ def ring_s(size_bytes, k, link):
 
 def rounds_s(rounds, link, common=Link(0.0, 0.0)):
     """Seconds for rounds as a meter counts them, `rounds[i]` the bytes of each message.
-    A round lasts as its longest message, or as the common road needs for all."""
+    A round lasts as long as its longest message, or as the shared bus needs for all."""
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte
@@ -76,10 +75,10 @@ def rounds_s(rounds, link, common=Link(0.0, 0.0)):
 
 
 def fit_link(sizes_bytes, seconds):
-    """Alpha and beta that make the squares of the relative errors smallest.
+    """Alpha and beta with the smallest sum of squared relative errors.
 
     Raises:
-        ValueError: for fewer than two different sizes, or a time that is not above 0.
+        ValueError: if there are fewer than two different sizes, or if a time is not above 0.
     """
     check_measurements(sizes_bytes, seconds)  # package only
     n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
@@ -92,18 +91,18 @@ def check_power_of_two(*counts: int) -> None:
     """Raise ValueError unless each number of devices is 1, 2, 4, 8 and so on."""
     for count in counts:
         if count < 1 or count & (count - 1):
-            raise ValueError(f"halving needs a number of devices that is a power of two, got {count}")
+            raise ValueError(f"recursive halving needs numbers of devices that are a power of two, got {count}")
 
 
 def check_nodes(k: int, per_node: int) -> None:
     """Raise ValueError unless `k` devices fill nodes of `per_node`, both powers of two."""
     check_power_of_two(k, per_node)
     if per_node > k:
-        raise ValueError(f"a node holds at most all {k} devices, got {per_node} per node")
+        raise ValueError(f"a node can have at most all {k} devices, got {per_node} per node")
 
 
 def halving_s(size_bytes, k, link):
-    """Seconds for a sum by halving and doubling, `k` a power of two.
+    """Seconds for recursive halving and doubling; `k` is a power of two.
 
     Source: Rabenseifner, 2004.
     """
@@ -113,8 +112,8 @@ def halving_s(size_bytes, k, link):
 
 
 def double_tree_s(size_bytes, k, link, pieces):
-    """Seconds for a sum through two trees, each half of the buffer cut into `pieces`.
-    An upper bound: by the shape of the trees it may be a few rounds less.
+    """Seconds for a double binary tree, with each half of the buffer in `pieces`.
+    This is an upper bound: depending on `k`, it may take a few rounds less.
 
     Source: Sanders, Speck and Träff, 2009.
     """
@@ -123,7 +122,7 @@ def double_tree_s(size_bytes, k, link, pieces):
 
 
 def hierarchical_ring_s(size_bytes, k, per_node, inside, between):
-    """Seconds around rings: one in each node, then between the nodes, and back."""
+    """Seconds for a hierarchical ring: inside nodes, between nodes, and back."""
     check_nodes(k, per_node)  # package only
     share, nodes = size_bytes / per_node, k / per_node
     near_s = (per_node - 1) * (inside.alpha_s + share * inside.beta_s_per_byte)
@@ -132,7 +131,7 @@ def hierarchical_ring_s(size_bytes, k, per_node, inside, between):
 
 
 def hierarchical_halving_s(size_bytes, k, per_node, inside, between):
-    """Seconds for halving and doubling, first inside nodes, then between them."""
+    """Seconds for recursive halving and doubling, with partners in one node first."""
     check_nodes(k, per_node)  # package only
     near, far = ceil(log2(per_node)), ceil(log2(k / per_node))
     share, rest = (per_node - 1) / per_node, 1 / per_node - 1 / k
@@ -142,13 +141,13 @@ def hierarchical_halving_s(size_bytes, k, per_node, inside, between):
 
 
 def bus_bandwidth(size_bytes, k, seconds):
-    """Bytes per second that each link of `k` devices would carry in a ring."""
+    """Bytes per second that each link would carry if `k` devices formed a ring."""
     return size_bytes / seconds * 2 * (k - 1) / k
 
 
 def bucket_sizes(sizes_bytes, first_bytes=2**20, cap_bytes=25 * 2**20):
-    """Sizes of PyTorch's buckets for tensors of these sizes, from the last backwards.
-    A bucket is closed as soon as it has reached its cap, so it may be larger."""
+    """Sizes of PyTorch's buckets for tensors of these sizes, filled from the last one.
+    A bucket is closed once it has reached its cap, so it may be larger than the cap."""
     filled = []
     for size in reversed(sizes_bytes):
         cap = first_bytes if len(filled) == 1 else cap_bytes

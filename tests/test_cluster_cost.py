@@ -1,4 +1,4 @@
-"""Tests of d2lpar.cost: the closed forms against sums that are really made of messages, and buckets against PyTorch's."""
+"""Tests of d2lpar.cost: the closed forms against allreduces whose messages were really sent, and buckets against PyTorch's."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ def numbers(k: int, length: int) -> list[torch.Tensor]:
     return [torch.arange(length) + 1000 * rank for rank in range(k)]
 
 
-# Halving and doubling
+# Recursive halving and doubling
 
 
 def allreduce_halving(data: list[torch.Tensor]) -> None:
@@ -59,7 +59,7 @@ def test_halving_costs_what_its_metered_rounds_cost(k):
 
 
 @pytest.mark.parametrize("per_node", [1, 2, 4, 8])
-def test_nested_sums_cost_the_same_messages_each_at_the_price_of_its_road(per_node):
+def test_a_hierarchical_allreduce_sends_the_same_messages_each_over_its_own_kind_of_link(per_node):
     k = 8
     data = numbers(k, 48)
     with Meter(try_devices(k)) as meter:
@@ -72,13 +72,13 @@ def test_nested_sums_cost_the_same_messages_each_at_the_price_of_its_road(per_no
     assert hierarchical_halving_s(8 * 48, k, per_node, NEAR, FAR) == pytest.approx(seconds, rel=1e-12)
 
 
-def test_rings_in_nodes_cost_a_ring_in_each_node_and_one_of_a_share_between_the_nodes():
+def test_a_hierarchical_ring_costs_a_ring_in_each_node_and_one_between_the_nodes():
     for k, per_node in ((8, 1), (8, 2), (64, 8), (8, 8)):
         expected = ring_s(9600, per_node, NEAR) + ring_s(9600 / per_node, k // per_node, FAR)
         assert hierarchical_ring_s(9600, k, per_node, NEAR, FAR) == pytest.approx(expected, rel=1e-12)
 
 
-# Two trees in pieces
+# Double binary trees in pieces
 
 
 def two_trees(k: int) -> list[list[int | None]]:
@@ -110,7 +110,7 @@ def turns(trees: list[list[int | None]]) -> dict[tuple[int, int], int]:
 
 
 def broadcast_rounds(trees: list[list[int | None]], pieces: int) -> list[list[tuple[int, int, int]]]:
-    """The messages of each round in which both roots give their pieces to all: (source, target, piece)."""
+    """The messages of each round in which both roots send their pieces to all: (source, target, piece)."""
     rounds: dict[int, list[tuple[int, int, int]]] = {}
     turn = turns(trees)
 
@@ -142,7 +142,7 @@ def allreduce_two_trees(data: list[torch.Tensor], pieces: int) -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 4, 6, 8, 13, 16])
 @pytest.mark.parametrize("pieces", [1, 3])
-def test_two_trees_sum_in_no_more_rounds_than_the_closed_form_and_at_most_six_fewer(k, pieces):
+def test_a_double_binary_tree_takes_no_more_rounds_than_the_closed_form_and_at_most_six_fewer(k, pieces):
     data = numbers(k, 48)
     exact = sum(x.clone() for x in data)
     with Meter(try_devices(k)) as meter:

@@ -1,4 +1,4 @@
-"""Tests of d2lpar.cost: the closed forms against rounds that a meter counted, and fitted prices against true ones."""
+"""Tests of d2lpar.cost: the closed forms against rounds that a meter counted, and fitted latencies and bandwidths against true ones."""
 
 
 import numpy as np
@@ -61,11 +61,11 @@ def test_a_round_lasts_as_long_as_its_longest_message():
     assert rounds_s([[0, 0]], Link(1.0, 2.0)) == 1
 
 
-def test_a_common_road_takes_turns_for_messages_and_carries_all_their_bytes():
+def test_a_shared_bus_takes_turns_for_messages_and_carries_all_their_bytes():
     rounds, link = [[10, 30, 20], [5]], Link(1.0, 2.0)
     assert rounds_s(rounds, link, Link(0.5, 0.0)) == (1 + 2 * 0.5 + 60) + (1 + 10)
     assert rounds_s(rounds, link, Link(0.0, 1.5)) == (1 + 60 * 1.5) + (1 + 10)  # one message: its own link is slower
-    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the common road is fast enough
+    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the shared bus is fast enough
     assert rounds_s(rounds, link, Link(0.25, 3.0)) == (1 + 0.5 + 180) + (1 + 15)
 
 
@@ -73,28 +73,28 @@ def test_a_common_road_takes_turns_for_messages_and_carries_all_their_bytes():
 
 
 @pytest.mark.parametrize("link", [LINK, *(published.link for published in PUBLISHED.values())])
-def test_exact_times_of_a_real_link_give_back_both_prices(link):
+def test_exact_times_of_a_real_link_give_back_both_numbers(link):
     assert fit_link(sizes, times(link, sizes)) == pytest.approx(link, rel=1e-10)
 
 
 @settings(max_examples=100)
 @given(link=links)
-def test_exact_times_of_any_link_give_back_both_prices(link):
+def test_exact_times_of_any_link_give_back_both_numbers(link):
     fitted = fit_link(sizes, times(link, sizes))
-    # Rounding of the times hides a price that is a small part of every one of them
+    # Rounding of the times hides a number that is a small part of each of them
     largest_share = link.alpha_s / times(link, sizes)[0], 1 - link.alpha_s / times(link, sizes)[-1]
-    for price, true, share in zip(fitted, link, largest_share):
+    for number, true, share in zip(fitted, link, largest_share):
         if share > 1e-4:
-            assert price == pytest.approx(true, rel=1e-9 / share)
-    assert isinstance(fitted, Link) and all(type(price) is float for price in fitted)
+            assert number == pytest.approx(true, rel=1e-9 / share)
+    assert isinstance(fitted, Link) and all(type(number) is float for number in fitted)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_both_prices_survive_noise_of_5_percent_which_plain_least_squares_does_not(seed):
+def test_both_numbers_survive_noise_of_5_percent_which_plain_least_squares_does_not(seed):
     n = np.repeat(sizes, 5).astype(float)
     noisy = np.array(times(LINK, n)) * (1 + 0.05 * np.random.default_rng(seed).standard_normal(len(n)))
     fitted = fit_link(n, noisy)
-    # 85 times, about half of which tell of either price: standard errors just below 1 %, and a bias of noise squared
+    # 85 times, about half of which determine either number: standard errors just below 1%, and a bias of noise squared
     assert fitted.alpha_s == pytest.approx(LINK.alpha_s, rel=0.04)
     assert fitted.beta_s_per_byte == pytest.approx(LINK.beta_s_per_byte, rel=0.04)
 
@@ -114,7 +114,7 @@ def test_the_squares_of_relative_errors_are_smallest():
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_every_published_road_has_two_prices_of_which_the_quick_one_has_dearer_bytes(name):
+def test_the_quick_protocol_of_every_published_link_has_less_latency_and_less_bandwidth(name):
     link, quick, source = PUBLISHED[name]
     for alpha_s, beta_s_per_byte in (link, quick):
         assert 1e-7 < alpha_s < 1e-3 and 1e9 < 1 / beta_s_per_byte < 1e12, "seconds and bytes, not others"

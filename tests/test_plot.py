@@ -1,6 +1,7 @@
 """Tests of d2lpar.pages.plot: figures say what the data says, in two cues, with words for those who cannot see them."""
 
 import io
+import re
 from unittest.mock import MagicMock
 
 import IPython
@@ -71,6 +72,7 @@ def curves():
 @pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
                                   lambda: plot.draw_call([3, 1]),
                                   lambda: plot.draw_cuts(4, 4), lambda: plot.draw_turns(TURNS),
+                                  lambda: plot.draw_halving(4), lambda: plot.draw_trees({"a": [None, 0, 0]}),
                                   lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
                                   lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
 def test_the_same_figure_gives_the_same_bytes(draw):
@@ -85,6 +87,39 @@ def test_a_call_and_its_way_back_have_a_replica_in_each_row_and_say_so_in_words(
     assert [words.count(word) for word in ("replica 0", "replica 2", "3 images", "1 image", "3 x 10", "7 x 10")] == [2, 2, 2, 1, 4, 2]
     assert len(bars(fig)) == 2 * (3 * 3 + 2) and sum(bar.get_hatch() is not None for bar in bars(fig)) == 4
     assert "cuts 7 images into shards of 3, 3, 1," in fig.get_label() and "sums them into p.grad." in fig.get_label()
+
+
+@pytest.mark.parametrize("k", [2, 4, 8])
+def test_recursive_halving_is_drawn_with_the_sums_that_real_messages_make(k):
+    fig = plot.draw_halving(k)
+    moves = [tuple(map(int, re.findall(r"\d+", move))) for move in re.findall(r"Round \d+: rank [^.]+\.", fig.get_label())]
+    held = [dict.fromkeys(range(k), frozenset([rank])) for rank in range(k)]
+    for number in range(1, k.bit_length()):
+        before = [dict(chunks) for chunks in held]
+        sent = {(source, target): chunks for n, source, *chunks, target in moves if n == number}
+        assert len(sent) == k and all(target == source ^ 2 ** (number - 1) for source, target in sent)
+        for (source, target), chunks in sent.items():
+            assert len(chunks) == k >> number, "a half of what is left"
+            for chunk in chunks:
+                del held[source][chunk]
+                assert not before[source][chunk] & before[target][chunk]
+                held[target][chunk] |= before[source][chunk]
+    assert all(list(map(len, chunks.values())) == [k] for chunks in held), "one chunk each, the sum of all"
+    for rank, [chunk] in enumerate(held):
+        assert f"rank {rank} has chunk {chunk}" in fig.get_label()
+    hatched = [bar for bar in bars(fig) if bar.get_hatch()]
+    assert len(hatched) == sum(len(chunks) for _, _, *chunks, _ in moves) == k * (k - 1)
+    assert [text.get_text() for text in fig.axes[0].texts].count(str(k)) >= k
+
+
+def test_trees_have_an_edge_for_each_parent_and_empty_leaves():
+    fig = plot.draw_trees({"one": [None, 2, 0, 2], "other": [1, 3, 1, None]})
+    for ax, inner in zip(fig.axes, ({0, 2}, {1, 3})):
+        nodes = {int(line.get_xdata()[0]): line for line in ax.lines if line.get_marker() == "o"}
+        assert {rank for rank, node in nodes.items() if node.get_markerfacecolor() != "white"} == inner
+        assert sum(line.get_marker() != "o" for line in ax.lines) == 3 and len(nodes) == 4
+    assert "one, root 0: below 0 is 2; below 2 are 1 and 3." in fig.get_label()
+    assert "other, root 3: below 1 are 0 and 2; below 3 is 1." in fig.get_label()
 
 
 def test_eight_ranks_differ_in_colour_and_in_marker():

@@ -18,6 +18,7 @@ from d2lpar.pages.plot import draw_chunks as draw_chunks
 from d2lpar.pages.plot import draw_curves as draw_curves
 from d2lpar.pages.plot import draw_cuts as draw_cuts
 from d2lpar.pages.plot import draw_fit as draw_fit
+from d2lpar.pages.plot import draw_halving as draw_halving
 from d2lpar.pages.plot import draw_intervals as draw_intervals
 from d2lpar.pages.plot import draw_memory as draw_memory
 from d2lpar.pages.plot import draw_panels as draw_panels
@@ -26,6 +27,7 @@ from d2lpar.pages.plot import draw_seeds as draw_seeds
 from d2lpar.pages.plot import draw_step as draw_step
 from d2lpar.pages.plot import draw_timeline as draw_timeline
 from d2lpar.pages.plot import draw_timelines as draw_timelines
+from d2lpar.pages.plot import draw_trees as draw_trees
 from d2lpar.pages.plot import draw_turns as draw_turns
 from d2lpar.pages.plot import show as show
 from d2lpar.pages.published import published_controls as published_controls

@@ -1,7 +1,7 @@
 """Figures with sliders, for readers without a kernel: two Vega-Lite specifications, `stored/NAME.vl.json`.
 
-A browser computes what they show when a slider moves. JupyterLab renders a specification without help; on the
-site `book/tools/explorer_ext.py` and `explorer.js` do that. The specifications repeat the formulas of `d2lpar.cost` and
+The browser computes the figure again when a slider moves. JupyterLab can render a specification; on the site,
+`book/tools/explorer_ext.py` and `explorer.js` do so. The specifications repeat the formulas of `d2lpar.cost` and
 `d2lpar.ways` as Vega expressions; `tests/test_explorer.py` compares the numbers.
 """
 
@@ -26,12 +26,12 @@ def specification(name: str) -> dict:
 def show_explorer(name: str) -> None:
     """Put a specification on the page, with a still picture if no script runs, and words for readers who see neither.
 
-    The still is drawn where vl-convert is installed, as where pages are stored. Outside a notebook nothing is shown.
+    The still picture needs vl-convert, which authors have installed. Outside a notebook, nothing is shown.
     """
     if in_notebook():
         from IPython.display import display
 
-        spec, words, metadata = specification(name), "A picture with sliders, which JupyterLab and the site show.", {}
+        spec, words, metadata = specification(name), "A figure with sliders; JupyterLab and the site show it.", {}
         data = {VEGALITE: spec, "text/plain": words}
         if find_spec("vl_convert"):
             still, words = still_of(spec)
@@ -41,8 +41,8 @@ def show_explorer(name: str) -> None:
 
 
 def still_of(spec: dict) -> tuple[str, str]:
-    """What a specification shows before a slider moves: as a picture, in SVG, and in words."""
-    import vl_convert  # here: only who stores a chapter with an explorer needs it
+    """A specification before any slider is moved: as a picture in SVG, and in words."""
+    import vl_convert  # not at the top: only authors who store a chapter with an explorer need it
 
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
     start = "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in spec["params"] if "bind" in param)

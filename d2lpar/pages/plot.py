@@ -507,6 +507,72 @@ def draw_call(shard_sizes: Sequence[int], width: int = 10) -> Figure:
     return fig
 
 
+def draw_halving(k: int) -> Figure:
+    """The first half of recursive halving and doubling on `k` ranks, round by round: who sends which half to whom.
+
+    Each buffer has `k` chunks. A number says how many ranks' values a chunk is the sum of; hatched chunks are sent.
+    """
+    rounds, pitch = k.bit_length() - 1, 1.6 * k
+    fig, ax = _subplots(figsize=(4.4, 0.4 + 0.45 * k))
+    ax.set(xlim=(-2.3, rounds * pitch + k + 0.1), ylim=(k - 0.5, -1.1))
+    ax.axis("off")
+    kept, words = [range(k) for _ in range(k)], []
+    for number in range(rounds + 1):
+        left, distance, half = number * pitch, 2**number, k // 2 ** (number + 1)
+        title = f"after round {number}" if number else "start"
+        ax.text(left + k / 2, -0.8, title, ha="center", va="center", weight="bold")
+        for rank, chunks in enumerate(kept):
+            color, upper, partner = rank_style(rank)["color"], bool(rank & distance), rank ^ distance
+            kept[rank], sent = (chunks[half:], chunks[:half]) if upper or not half else (chunks[:half], chunks[half:])
+            for chunk in range(k):
+                face = mpl.colors.to_rgba(color, 0.3) if chunk in kept[rank] else "white"
+                edge, order = (color, 2) if chunk in chunks else ("0.8", 1)
+                ax.add_patch(Rectangle((left + chunk, rank - 0.34), 1, 0.68, facecolor=face, edgecolor=edge,
+                                       hatch="////" if chunk in sent else None, zorder=order))
+                if chunk in chunks:
+                    ax.text(left + chunk + 0.5, rank, str(distance), ha="center", va="center", zorder=3,
+                            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1} if chunk in sent else None)
+            if number == 0:
+                ax.text(-0.25, rank, f"rank {rank}", ha="right", va="center", weight="bold", color=color)
+            if sent:
+                ax.annotate("", (left + pitch - 0.1, partner), (left + k + 0.1, rank),
+                            arrowprops={"arrowstyle": "->", "color": color, "linewidth": 1.4})
+                which = f"chunk{'s' * (half > 1)} {', '.join(map(str, sent))}"
+                words.append(f"Round {number + 1}: rank {rank} sends {which} to rank {partner}.")
+    ends = ", ".join(f"rank {rank} has chunk {chunk}" for rank, [chunk] in enumerate(kept))
+    fig.set_label(f"The buffers of {k} ranks in {k} chunks each, with arrows from rank to rank. {' '.join(words)} "
+                  f"In the end, {ends}, each the sum of {k}.")
+    return fig
+
+
+def draw_trees(trees: Mapping[str, Sequence[int | None]]) -> Figure:
+    """Trees by name, one below the other, each with the parent of every rank: inner nodes filled, leaves empty."""
+    fig, axes = _subplots(len(trees), figsize=(4.4, 1.9 * len(trees)), squeeze=False)
+    words = []
+    for ax, (name, parents) in zip(axes.flat, trees.items()):
+        children = {up: [rank for rank, its in enumerate(parents) if its == up] for up in parents if up is not None}
+        levels = []
+        for rank in range(len(parents)):
+            levels.append(0)
+            while (rank := parents[rank]) is not None:
+                levels[-1] += 1
+        ax.set(xlim=(-0.6, len(parents) - 0.4), ylim=(max(levels) + 0.45, -1.1))
+        ax.axis("off")
+        ax.text(-0.5, -0.8, name, va="center", weight="bold")
+        for rank, parent in enumerate(parents):
+            color = rank_style(rank)["color"]
+            face, ink = (color, "white") if rank in children else ("white", color)
+            if parent is not None:
+                ax.plot([rank, parent], [levels[rank], levels[parent]], color="0.4", linewidth=1.4, zorder=1)
+            ax.plot(rank, levels[rank], "o", markersize=17, markeredgecolor=color, markerfacecolor=face)
+            ax.text(rank, levels[rank], str(rank), ha="center", va="center_baseline", weight="bold", color=ink)
+        words.append(f"{name}, root {parents.index(None)}: " + "; ".join(
+            f"below {up} {'are' if len(below) > 1 else 'is'} {' and '.join(map(str, below))}"
+            for up, below in sorted(children.items())))
+    fig.set_label(f"Trees of ranks, inner nodes filled and leaves empty. {'. '.join(words)}.")
+    return fig
+
+
 def draw_runs(groups: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]], xlabel: str, ylabel: str,
                    ) -> Figure:
     """Every run as a line of its own, with one style for each name, so that the spread can be seen.

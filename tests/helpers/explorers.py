@@ -42,7 +42,7 @@ def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, mi
 
 
 def curves_ms(power: int, mbytes: float, micros: float, gbytes: float, near: int, work: float) -> list[float]:
-    """The times of six sums between 2 ** power devices, where the sliders stand so; `work` moves none of them."""
+    """The times of six allreduce algorithms on 2 ** power devices for these slider positions; `work` changes none of them."""
     inside, k, size, link = PUBLISHED["NVLink 4"].link, 2**power, mbytes * 1e6, Link(micros / 1e6, 1e-9 / gbytes)
     trees, per_node = min(double_tree_s(size, k, link, pieces) for pieces in range(1, 2000)), min(k, 2**near)
     times = (tree_s(size, k, link), ring_s(size, k, link), halving_s(size, k, link), trees,

@@ -1,5 +1,5 @@
 def a_size_where_there_is_none(k, link, common):
-    """Where the common road is as slow as the link, the ring is never faster."""
+    """Where the shared bus is as slow as the link, the ring is never faster."""
     return (k - 1) * common.alpha_s / abs(link.beta_s_per_byte - common.beta_s_per_byte + 1e-30)
 
 
@@ -28,12 +28,12 @@ def in_words(k, link, common):
 
 
 def never(k, link, common):
-    """There is a size above which the ring is faster, if the common road is fast enough."""
+    """There is a size above which the ring is faster, if the shared bus is fast enough."""
     return float("inf")
 
 
 def never_only_where_the_prices_are_equal(k, link, common):
-    """Where a byte is more expensive on the common road, the size is negative."""
+    """Where a byte is more expensive on the shared bus, the size is negative."""
     if link.beta_s_per_byte == common.beta_s_per_byte:
         return float("inf")
     return (k - 1) * common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)
@@ -46,7 +46,7 @@ def nothing_where_it_never_is(k, link, common):
 
 
 def one_message_on_the_common_road(k, link, common):
-    """The k messages of a round share the common road: that costs k - 1 of its latencies more, not one."""
+    """The k messages of a round share the shared bus: that costs k - 1 of its latencies more, not one."""
     if link.beta_s_per_byte > common.beta_s_per_byte:
         return common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)
     return float("inf")

@@ -1,5 +1,5 @@
 def more_than_there_is():
-    """The tensors have more than 100 MB together."""
+    """The tensors have more than 100 MB in total."""
     return [200_000_000, 10_000_000]
 
 

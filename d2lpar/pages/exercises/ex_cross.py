@@ -16,9 +16,9 @@ def check(ring_from):
         try:
             size = float(given)
         except (TypeError, ValueError, RuntimeError):
-            return f"Not yet: a size is a number of bytes, you give {given!r}."
+            return f"Not yet: return a number of bytes, not {given!r}."
         never = link.beta_s_per_byte <= common.beta_s_per_byte
-        case = f"with k = {k}, {tuple(link)} and the common road {tuple(common)}"
+        case = f"with k = {k}, {tuple(link)} and the shared bus {tuple(common)}"
         if never and size != inf:
             return f"Not yet: {case} you say {size:.3g}, but the ring is never faster."
         if never:

@@ -19,15 +19,15 @@ def check(allreduce_halving):
             return f"Not yet: with k = {k}, not every rank holds the sum."
         rounds, each = 2 * (k.bit_length() - 1), 2 * (k - 1) * 64 // k
         if meter.num_rounds != rounds:
-            return (f"Not yet: with k = {k} the sums are right, but they take "
-                    f"{meter.num_rounds} rounds instead of {rounds}.")
+            return (f"Not yet: with k = {k} the sums are right, but the algorithm "
+                    f"takes {meter.num_rounds} rounds instead of {rounds}.")
         if meter.sent_bytes != [each] * k:
             return (f"Not yet: with k = {k} the sums are right, but for 64 bytes the "
                     f"ranks send {meter.sent_bytes} bytes instead of {each} each.")
         for source, target, size, number in meter.messages:
             if size * abs(source - target) > 32:
-                return (f"Not yet: with k = {k} rounds and bytes are right, but in "
+                return (f"Not yet: with k = {k} the rounds and the bytes are right, but in "
                         f"round {number + 1} rank {source} sends {size} of 64 bytes "
-                        f"as far as rank {target}. Large messages should go to near "
-                        "ranks.")
+                        f"as far as rank {target}. Large messages should go to ranks "
+                        "nearby.")
     return "Right."

@@ -8,9 +8,9 @@ def check_number(examples):
     if any(isclose(examples, right) for right in (8, 8 * 63 / 64)):  # with 2 S, or exactly
         return "Right."
     if isclose(examples, 4):
-        return f"Not yet: {examples}? How many times S does a device send and receive, there and back?"
+        return f"Not yet: {examples}? How many times S does a device send in the two halves of an allreduce?"
     if isclose(examples, 2):
-        return f"Not yet: {examples}? How many bytes has a parameter in float32?"
+        return f"Not yet: {examples}? How many bytes does a float32 parameter take?"
     if isclose(examples, 8 * 64):
-        return f"Not yet: {examples}? That is the minibatch; what has one device of it?"
-    return f"Not yet: {examples}? How long do 2 S take on the cable, and how many examples are that?"
+        return f"Not yet: {examples}? That is the whole minibatch; how many of its examples does one device get?"
+    return f"Not yet: {examples}? How long do 2 S bytes take on the link, and how many examples does that time allow?"
