@@ -1,7 +1,7 @@
 """Figures with sliders, for readers without a kernel: two Vega-Lite specifications, `stored/NAME.vl.json`.
 
-A browser computes what they show when a slider moves. JupyterLab renders a specification without help; on the
-site `book/tools/explorer_ext.py` and `explorer.js` do that. The specifications repeat the formulas of `d2lpar.cost` and
+When a slider moves, a browser computes the new figure. JupyterLab renders a specification without help; on the site,
+`book/tools/explorer_ext.py` and `explorer.js` render it. The specifications repeat the formulas of `d2lpar.cost` and
 `d2lpar.ways` as Vega expressions; `tests/test_explorer.py` compares the numbers.
 """
 
@@ -26,7 +26,8 @@ def specification(name: str) -> dict:
 def show_explorer(name: str) -> None:
     """Put a specification on the page, with a still picture if no script runs, and words for readers who see neither.
 
-    The still is drawn where vl-convert is installed, as where pages are stored. Outside a notebook nothing is shown.
+    Drawing the still picture takes vl-convert, which is installed where pages are stored. Outside a notebook nothing
+    is shown.
     """
     if in_notebook():
         from IPython.display import display
@@ -41,8 +42,8 @@ def show_explorer(name: str) -> None:
 
 
 def still_of(spec: dict) -> tuple[str, str]:
-    """What a specification shows before a slider moves: as a picture, in SVG, and in words."""
-    import vl_convert  # here: only who stores a chapter with an explorer needs it
+    """What a specification shows before a slider moves: an SVG picture, and the same in words."""
+    import vl_convert  # here, because only storing a chapter with an explorer needs it
 
     still = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
     start = "; ".join(f"{param['bind']['name']}: {param['value']:g}" for param in spec["params"] if "bind" in param)
