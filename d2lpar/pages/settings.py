@@ -73,8 +73,8 @@ def predicted(size: Size = SMALL) -> dict[str, Setting]:
     whole = n - n % b
     all_but_one = whole + b - 1 if whole + b <= OFFICIAL_TRAIN else whole - 1  # there are no more images
     return {
-        "a last minibatch lacking one": full._replace(num_train=all_but_one),
-        "a last minibatch of one": full._replace(num_train=whole + 1),
+        f"a last minibatch of {b - 1}": full._replace(num_train=all_but_one),
+        "a last minibatch of 1": full._replace(num_train=whole + 1),
         "half the learning rate": full._replace(lr=0.1),
         "group normalisation": full._replace(norm="group"),
     }
