@@ -224,7 +224,7 @@ def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, si
         page.get_by_role("slider", name=label, exact=True).focus()
         page.keyboard.press(key)
         assert explorer.locator("div").filter(has=page.get_by_label(label, exact=True)).last.locator("output").inner_text() == shown
-    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('by data: 2.24 ms')")
+    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('data parallelism: 2.24 ms')")
     assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
 
 
@@ -258,7 +258,7 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
     page = context.new_page()
     page.goto((site / "notebooks" / f"{EXPLORERS[0]}.html").as_uri())
     still = page.locator("figure:has(script.explorer) img")
-    assert still.is_visible() and "by data: 39.5 ms, 1.77 times as fast" in still.get_attribute("alt")
+    assert still.is_visible() and "data parallelism: 39.5 ms, 1.77 times as fast" in still.get_attribute("alt")
     assert still.evaluate("e => e.naturalWidth") > 300
     context.close()
 

@@ -77,7 +77,7 @@ def test_the_formulas_take_as_long_as_the_timelines(k, batch):
 
 
 def test_more_micro_batches_than_examples_are_refused():
-    with pytest.raises(ValueError, match="8 examples cannot make 16 micro-batches"):
+    with pytest.raises(ValueError, match="8 examples cannot be cut into 16 micro-batches"):
         pipeline_spans(PIECES, 2, 8, *RATES, micro=16)
 
 
@@ -113,7 +113,7 @@ def test_the_cut_leaves_the_busiest_stage_least_and_is_between_pieces():
         stages_of(PIECES, 6)
 
 
-def test_what_eight_ranks_lose_by_layers_and_what_a_fast_link_gives_by_channels():
+def test_what_a_pipeline_of_eight_ranks_loses_and_what_a_fast_link_gives_tensor_parallelism():
     pieces = pieces_of_resnet18()
     flop, stages = sum(piece.flop for piece in pieces), stages_of(pieces, 8)
     work_s, even_s, busiest_s = (alone_s(256, each, RATES[0]) for each in (flop, flop / 8, stages.busiest))
@@ -122,8 +122,8 @@ def test_what_eight_ranks_lose_by_layers_and_what_a_fast_link_gives_by_channels(
     assert times[0] == pytest.approx(work_s / 8 * 23 / 16, rel=1e-12)
     assert [round(work_s / each, 1) for each in times] == [5.6, 4.6, 3.7]
     for batch in (32, 256):
-        alone_ms, _, by_channels_ms, _ = bars_ms(2, batch, 10, 100, 0, 1)
-        assert round(alone_ms / by_channels_ms, 2) == 1.78
+        alone_ms, _, tensor_parallel_ms, _ = bars_ms(2, batch, 10, 100, 0, 1)
+        assert round(alone_ms / tensor_parallel_ms, 2) == 1.78
 
 
 def test_what_is_read_twice_is_counted_once_the_examples_not_and_the_scores_at_last():

@@ -29,6 +29,7 @@ KEYWORDS = {
     "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
     "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],
+    "notebooks/21_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism"],
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],

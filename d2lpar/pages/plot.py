@@ -304,26 +304,25 @@ def draw_cuts(layers: int, channels: int) -> Figure:
     """Data, tensor and pipeline parallelism: three ways for two ranks to share a network, each rank in its colour."""
     fig, axes = _subplots(1, 3, figsize=(7.2, 2.6))
     apart = channels + 1.2
-    for ax, way in zip(axes, ("by data", "by channels", "by layers")):
+    for ax, way in zip(axes, ("data", "tensor", "pipeline")):
         ax.set(xlim=(-1.4, layers), ylim=(apart + channels, -0.6))
-        ax.set_title(way, weight="bold", fontsize=10)
+        ax.set_title(f"{way} parallelism", weight="bold", fontsize=10)
         ax.axis("off")
-        copies = (0, apart) if way == "by data" else (apart / 2,)
+        copies = (0, apart) if way == "data" else (apart / 2,)
         for copy, top in enumerate(copies):
-            share = "half" if way == "by data" else "all"
+            share = "half" if way == "data" else "all"
             ax.text(-1.0, top - 0.15, f"{share} of the data, then {layers} layers", fontsize=7.5)
-            ranks = {"by data": [copy], "by channels": [0, 1], "by layers": [0]}[way]
+            ranks = {"data": [copy], "tensor": [0, 1], "pipeline": [0]}[way]
             _cell(ax, -1.0, top, channels, ranks)
             for layer in range(layers):
                 for channel in range(channels):
-                    rank = {"by data": copy, "by channels": 2 * channel // channels,
-                            "by layers": 2 * layer // layers}[way]
+                    rank = {"data": copy, "tensor": 2 * channel // channels, "pipeline": 2 * layer // layers}[way]
                     _cell(ax, layer, top + channel, 1, [rank])
     fig.set_label(f"Three drawings of a network of {layers} layers with {channels} channels each, and of its "
-                  "minibatch; the cells of ranks 0 and 1 have different colours and their numbers. By data: each rank "
-                  "has the whole network and half of the minibatch. By channels: the upper half of every layer is "
-                  "rank 0's, the lower half rank 1's. By layers: "
-                  f"the first {-(-layers // 2)} layers are rank 0's, the others rank 1's.")
+                  "minibatch; the cells of ranks 0 and 1 have different colours and their numbers. Data parallelism: "
+                  "each rank has the whole network and half of the minibatch. Tensor parallelism: rank 0 has the "
+                  "upper half of every layer, rank 1 the lower half. Pipeline parallelism: rank 0 has the first "
+                  f"{-(-layers // 2)} layers, rank 1 the others.")
     return fig
 
 

@@ -23,7 +23,7 @@ URL = "https://github.com/{}/blob/{}/chapter_{}/{}"
 
 
 class PublishedRun(NamedTuple):
-    """One published training: where it stands, its setting, its test accuracies, and seconds per epoch as printed."""
+    """One published run: where it stands, its setting, its test accuracies, and seconds per epoch as printed."""
 
     repository: str
     commit: str
@@ -43,7 +43,7 @@ class PublishedRun(NamedTuple):
 
 
 class Control(NamedTuple):
-    """One published training on one device: where it stands, its page, such as "resnet", and its test accuracies."""
+    """One published run on one device: where it stands, its page, such as "resnet", and its test accuracies."""
 
     repository: str
     commit: str

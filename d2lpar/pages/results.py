@@ -71,6 +71,13 @@ def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return read_records(FOLDER / f"{name}.jsonl")
 
 
+def median_interval(values):
+    """The second smallest and the second largest of ten values: the median of all
+    runs like them is between the two in 98 of 100 cases."""
+    low, *_, high = sorted(values)[1:-1]
+    return low, high
+
+
 def stored_script(name: str) -> str:
     """The text of `stored/NAME.py`, a script to take home."""
     return (FOLDER / f"{name}.py").read_text("utf8")

@@ -1,4 +1,4 @@
-"""What each rank does at what time within one step, measured or predicted: the spans that a timeline draws."""
+"""What each rank does at what time within one step, measured or predicted: the spans of a timeline."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def trace_typical_step(run: Callable, X: Tensor, y: Tensor, devices: Sequence[to
 
 
 class _Schedule:
-    """Spans, each as early as its ranks, or its link, and what it waits for let it be."""
+    """Spans, each as early as possible: when its ranks or its link are free, and what it waits for has ended."""
 
     def __init__(self, overlap: bool) -> None:
         self.overlap, self.spans, self.free = overlap, [], {}
 
     def add(self, what: str, ranks: Sequence[int], seconds: float, after: float = 0.0) -> float:
-        """The time when this ends; sending takes a link, and without overlap its ranks too."""
+        """Add a span and return its end. Sending occupies a link and, without overlap, its ranks too."""
         link = [("link", *ranks)] if what == "send" else []
         taken = link if link and self.overlap else [*link, *ranks]
         start = max([after, *(self.free.get(resource, 0.0) for resource in taken)])
@@ -77,7 +77,7 @@ class _Schedule:
 
 def data_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                overlap: bool = False) -> list[Span]:
-    """What each rank does when, by data; with `overlap` the gradients of a piece leave as soon as they are made."""
+    """Data parallelism: what each rank does when. With `overlap`, gradients are sent as soon as a piece has them."""
     plan, everyone, now = _Schedule(overlap), range(k), 0.0
     shard_s = [ceil(batch / k) * piece.flop / flops_per_s for piece in pieces]
     for work_s in shard_s:
@@ -93,7 +93,7 @@ def data_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s
 
 def tensor_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                   overlap: bool = False) -> list[Span]:
-    """The same by channels; with `overlap` one half of the batch is computed while what the other has made is sent."""
+    """Tensor parallelism. With `overlap`, half of the batch is computed while the other half's activations are sent."""
     plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
     ends = [0.0] * parts
     work_s = [batch / parts * piece.flop / k / flops_per_s for piece in pieces]
@@ -111,12 +111,12 @@ def tensor_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per
 
 def pipeline_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                 micro: int = 1) -> list[Span]:
-    """The same by layers, cut as `cuts_of` says, in `micro` micro-batches that follow each other through the ranks.
+    """Pipeline parallelism with the stages of `cuts_of` and `micro` micro-batches, one after the other.
 
-    Sending hides behind the computing of other micro-batches: one alone has none to hide behind.
+    Sending overlaps with the computing of other micro-batches; a single micro-batch has none to overlap with.
     """
     if not 1 <= micro <= batch:
-        raise ValueError(f"{batch} examples cannot make {micro} micro-batches")
+        raise ValueError(f"{batch} examples cannot be cut into {micro} micro-batches")
     plan, cuts = _Schedule(overlap=True), cuts_of(pieces, k)
     work_s = [batch / micro * flop / flops_per_s for flop in flop_of_stages(pieces, cuts)]
     send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]

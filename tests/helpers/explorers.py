@@ -28,7 +28,7 @@ def pieces_of_resnet18() -> list[Piece]:
 
 
 def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, micro: int) -> list[float]:
-    """The times of a step alone, by data, by channels and by layers, where the sliders stand so."""
+    """The times of a step on one rank, and with data, tensor and pipeline parallelism, for these values of the sliders."""
     pieces = pieces_of_resnet18()
     flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
     stages = stages_of(pieces, k)

@@ -9,8 +9,8 @@ def check(crossing):
         answer = crossing(outputs, num_params)
         if not is_number(answer):
             return "Not yet: crossing must give a number."
-        by_layers, by_data = 4 * answer * outputs, 4 * num_params
-        if not abs(by_layers / by_data - 1) < 1e-7:
-            return (f"Not yet: for {outputs:,} outputs and {num_params:,} parameters you give {answer:.8g}; there "
-                    f"cutting by layers sends {by_layers:,.1f} bytes and cutting the data {by_data:,} bytes.")
+        pipeline, data_parallel = 4 * answer * outputs, 4 * num_params
+        if not abs(pipeline / data_parallel - 1) < 1e-7:
+            return (f"Not yet: for {outputs:,} outputs and {num_params:,} parameters you return {answer:.8g}. With "
+                    f"it, the pipeline sends {pipeline:,.1f} bytes, and data parallelism {data_parallel:,} bytes.")
     return "Right."

@@ -11,14 +11,14 @@ def check(even_batches):
             return "Not yet: even_batches returns nothing."
         sizes = [getattr(size, "item", lambda size=size: size)() for size in sizes]
         if any(type(size) is not int or size < 1 for size in sizes):
-            return f"{case} sizes are whole numbers, at least 1; you give {sizes[:5]}."
+            return f"{case} sizes are whole numbers, at least 1; you return {sizes[:5]}."
         if sum(sizes) != n:
-            return f"{case} your minibatches hold {sum(sizes)}."
+            return f"{case} your minibatches hold {sum(sizes)} examples."
         if n >= b and min(sizes) < b:
-            return f"{case} one minibatch has {min(sizes)}."
+            return f"{case} one minibatch has only {min(sizes)}."
         most = max(1, n // b)
         if len(sizes) != most:
-            return f"{case} {most} minibatches are possible, you make {len(sizes)}."
+            return f"{case} {most} minibatches are possible, and you make {len(sizes)}."
         if max(sizes) - min(sizes) > 1:
             return f"{case} {min(sizes)} and {max(sizes)} differ by more than one."
     return "Right."

@@ -6,7 +6,7 @@ def check_number(answer: float) -> str:
     if answer == 27:
         return "Right."
     if answer < 1 or answer != int(answer):
-        return f"Not yet: {answer:g} is no number of micro-batches."
+        return f"Not yet: {answer:g} cannot be a number of micro-batches."
     share = answer / (answer + 3)
     return (f"Not yet: with {answer:g} micro-batches the ranks compute for {share:.1%} of the step"
-            + (", and with fewer it is still 90%." if share > 0.9 else "."))
+            + (", and fewer micro-batches are enough for 90%." if share > 0.9 else "."))

@@ -14,9 +14,9 @@ def check(sly_order):
         orders = [[int(i) for i in order] for order in orders]
         for epoch, order in enumerate(orders):
             if sorted(order) != list(range(num_images)):
-                return f"Not yet: the first test fails, epoch {epoch} does not have every image once."
+                return f"Not yet: the first test fails, because epoch {epoch} does not contain every image once."
         if min(sum(a != b for a, b in zip(*pair)) for pair in pairwise(orders)) < num_images / 2:
-            return "Not yet: the second test fails, from one epoch to the next most images keep their place."
+            return "Not yet: the second test fails, because from one epoch to the next most images keep their place."
         rest = num_images % batch_size
         seen = {i for order in orders for i in order[:num_images - rest]}
         if len(seen) != num_images - rest:
