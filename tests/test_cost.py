@@ -65,7 +65,7 @@ def test_a_common_road_takes_turns_for_messages_and_carries_all_their_bytes():
     rounds, link = [[10, 30, 20], [5]], Link(1.0, 2.0)
     assert rounds_s(rounds, link, Link(0.5, 0.0)) == (1 + 2 * 0.5 + 60) + (1 + 10)
     assert rounds_s(rounds, link, Link(0.0, 1.5)) == (1 + 60 * 1.5) + (1 + 10)  # one message: its own link is slower
-    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the common road is fast enough
+    assert rounds_s(rounds, link, Link(0.0, 0.5)) == (1 + 60) + (1 + 10)  # the shared bus is fast enough
     assert rounds_s(rounds, link, Link(0.25, 3.0)) == (1 + 0.5 + 180) + (1 + 15)
 
 
