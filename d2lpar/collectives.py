@@ -222,7 +222,7 @@ def allreduce_naive(data):
 
 @uninterrupted()  # package only
 def allreduce_tree(data):
-    """Replace every tensor of `data` with the sum of all, in 2 ceil(log2 k) rounds.
+    """Replace each tensor of `data` with the sum of all, in 2 ceil(log2 k) rounds.
 
     `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
     """
@@ -271,7 +271,7 @@ def all_gather(data):
 
 @uninterrupted()  # package only
 def allreduce_ring(data):
-    """Replace every tensor of `data` with the sum of all; no rank sends more than 2 S.
+    """Replace each tensor of `data` with the sum of all; no rank sends over 2 S.
 
     `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
     """
@@ -281,7 +281,7 @@ def allreduce_ring(data):
 
 @uninterrupted()  # package only
 def allreduce_blocks(data):
-    """`allreduce`, block by block while a block is in the cache: the same bits, faster.
+    """`allreduce`, block by block while a block is in cache: the same bits, faster.
 
     `data` is a list of one tensor per device. They have one shape and dtype, and share no memory. This allreduce is
     made for devices that share one memory, and uses one thread per core. (If a value is NaN, the sum is NaN, but not
