@@ -1,14 +1,14 @@
 """Collective operations: one buffer per device, combined so that every device ends up with the same values.
 
-They are made of messages, sent in rounds: with `exchange`, each device sends at most one message in a round and
-receives at most one, all at the same time. A `Meter` counts the messages that are actually delivered, by the same
+They are made of messages, which are sent in rounds: in one call of `exchange`, each device sends at most one message
+and receives at most one, all at the same time. A `Meter` counts the messages that are actually delivered, in the same
 calls that are timed; `d2lpar.pages.message_audit` finds values that travel without a message.
 
-The naive allreduce sends everything to the first device and back; `d2lpar.scratch` has a version without messages.
-Here it uses messages, and is followed by a tree, the ring, and the form that is fastest if all devices share a memory.
-All of them work in place, block until they are done (on GPUs, until they are queued), and give the same bits on every
-run. They delay an interrupt (Ctrl+C) until they are done; only the third takes effect at once. An integer sum that
-overflows its dtype wraps around, as PyTorch's own sums do.
+The naive allreduce sends every buffer to the first device and the total back; `d2lpar.scratch` has a version without
+messages. Here it uses messages, and is followed by a tree, a ring, and the version that is fastest if all devices share
+one memory. All of them work in place, block until they are done (on GPUs, until they are queued), and compute the same
+bits on every run. They delay an interrupt (Ctrl+C) until they are done; only the third Ctrl+C takes effect at once. An
+integer sum that overflows its dtype wraps around, as PyTorch's own sums do.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from d2lpar.timing import Span, Stopwatch
 
 
 class Message(NamedTuple):
-    """One delivery that a meter has seen; `round` is None for one that waited for no round."""
+    """A delivery that a meter counted; `round` is None for a delivery outside rounds."""
 
     source: int
     target: int
@@ -40,13 +40,13 @@ class Message(NamedTuple):
 class Meter:
     """Counts the messages that `exchange` and `deliver` carry in its `with` block, and records when each arrived.
 
-    It counts nothing else: what is added or copied without them is no message, so around
+    It counts nothing else: values that are added or copied without these functions are not messages, so around
     `d2lpar.allreduce` it counts 0.
 
     Args:
         devices: the devices, in rank order; a message to or from a rank beyond them is refused before it is sent.
 
-    Only one meter can be on at a time; RuntimeError otherwise.
+    Only one meter can be on at a time; a second one raises RuntimeError.
     """
 
     on: Meter | None = None
@@ -58,7 +58,7 @@ class Meter:
 
     def __enter__(self) -> Meter:
         if Meter.on is not None:
-            raise RuntimeError("another meter is on: what is sent can be counted once only")
+            raise RuntimeError("another meter is on, and a message can be counted only once")
         Meter.on = self
         return self
 
@@ -73,22 +73,22 @@ class Meter:
                                  f"device{'s' * (self._num_ranks != 1)}, and would not count it")
 
     def check_round(self, number: int | None) -> None:
-        """Raise ValueError unless the round has begun, or is none."""
+        """Raise ValueError unless the round has begun, or is None."""
         if number is not None and number not in range(self.num_rounds):
-            raise ValueError(f"{number} is not a round: the meter has begun {self.num_rounds}, counted from 0")
+            raise ValueError(f"{number} is not a round: the meter has begun {self.num_rounds} so far, counted from 0")
 
     def begin_round(self) -> int:
-        """Count one more round, and give its number."""
+        """Count one more round, and return its number."""
         self.num_rounds += 1
         return self.num_rounds - 1
 
     def carry(self, message: Message, x: Tensor) -> Tensor:
-        """What the message brings: what was sent, `x`."""
+        """Return what the message brings, which is what was sent, `x`."""
         return x
 
     @contextmanager
     def receiving(self, message: Message, what: str, device: torch.device) -> Generator[None]:
-        """Time the block that takes the message in on `device`, and then count it."""
+        """Time the block that receives the message on `device`, and then count the message."""
         with self._watch(message.target, what, device):
             yield
         self.messages.append(message)
@@ -117,15 +117,15 @@ def exchange(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, int, 
 
     Args:
         parts: what each rank may send, `parts[rank][c]`.
-        moves: source rank, target rank, and which part; at most one to and one from
-            each rank.
-        add: whether what arrives is added to what is there, or replaces it.
-        into: where it arrives, of the same shapes; `parts` by default.
+        moves: the source rank, the target rank and the number of the part; at most one move
+            from each rank and at most one to each rank.
+        add: whether the values that arrive are added to the values there, or replace them.
+        into: where the parts arrive, with the same shapes; `parts` by default.
 
     Raises:
         ValueError: before anything is sent, if a rank sends or receives twice, if one
-            message writes what another reads or writes, if a part cannot be written
-            or is of another shape or dtype, or if the meter has too few devices.
+            message writes what another message reads or writes, if a part cannot be
+            written or differs in shape or dtype, or if the meter has too few devices.
     """
     into = parts if into is None else into
     _check_moves(parts, moves, into)
@@ -146,9 +146,9 @@ def deliver(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.
             *, add: bool, round: int | None = None) -> None:
     """Add `x` to `into`, or copy it there, in the calling thread; a meter counts it.
 
-    Tensors, or NumPy arrays in a CPU's memory: their calls cost less. Raises
-    ValueError, before anything is changed, for two shapes, a rank that is none, or a
-    round that the meter has not begun.
+    Both are tensors, or NumPy arrays in a CPU's memory, whose calls cost less. Raises
+    ValueError, before anything is changed, for different shapes, for a rank that does
+    not exist, or for a round that the meter has not begun.
     """
     _check_delivery(source, target, x, into)
     if meter := Meter.on:
@@ -165,7 +165,7 @@ def deliver(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.
 
 def _check_delivery(source: int, target: int, x: Tensor | np.ndarray, into: Tensor | np.ndarray) -> None:
     if min(source, target) < 0:
-        raise ValueError(f"a message goes from rank to rank, got {source} and {target}")
+        raise ValueError(f"a message goes from rank to rank, but the ranks are {source} and {target}")
     if x.shape != into.shape:
         raise ValueError(f"shape {tuple(x.shape)} does not fit into {tuple(into.shape)}")
 
@@ -200,17 +200,17 @@ def _check_moves(parts: Sequence[Sequence[Tensor]], moves: Sequence[tuple[int, i
         if a < len(moves) <= b:
             raise ValueError(f"in one round, move {moves[a]} writes what move {moves[b - len(moves)]} reads")
         if b < len(moves):
-            raise ValueError(f"in one round, moves {moves[a]} and {moves[b]} write into one place")
+            raise ValueError(f"in one round, moves {moves[a]} and {moves[b]} write to the same memory")
 
 
-BLOCK_BYTES = 3 * 2**17  # per buffer: those of a few devices fit into a core's cache, and each outweighs a call
+BLOCK_BYTES = 3 * 2**17  # per buffer: a few blocks fit into a core's cache, and adding one outweighs a call
 
 
 @uninterrupted()  # package only
 def allreduce_naive(data):
-    """`allreduce`, message by message: the same bits.
+    """`allreduce`, message by message, with the same bits.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
     """
     check_buffers(data)  # package only
     with cut(data, 1) as whole:
@@ -222,9 +222,9 @@ def allreduce_naive(data):
 
 @uninterrupted()  # package only
 def allreduce_tree(data):
-    """Replace every tensor of `data` by the sum of all, in 2 ceil(log2 k) rounds.
+    """Replace each tensor of `data` with the sum of all, in 2 ceil(log2 k) rounds.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
     """
     check_buffers(data)  # package only
     k = len(data)
@@ -240,8 +240,8 @@ def allreduce_tree(data):
 def reduce_scatter(data):
     """Leave the sum of all in chunk r of rank r, in k - 1 rounds around a ring.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own. The chunks are those of
-    `tensor_split(k)`. The other chunks keep partial sums.
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory. The chunks are those
+    of `tensor_split(k)`. The other chunks of each rank are left with partial sums.
 
     Source: Patarasuk and Yuan, 2009.
     """
@@ -257,23 +257,23 @@ def reduce_scatter(data):
 def all_gather(data):
     """Copy chunk r of rank r to all others, in k - 1 rounds around a ring.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
 
     Source: Patarasuk and Yuan, 2009.
     """
     check_buffers(data)  # package only
     k = len(data)
     with cut(data, k) as chunks:
-        for step in range(k, 2 * k - 1):  # the steps go on counting
+        for step in range(k, 2 * k - 1):  # counting on from reduce_scatter
             moves = [(r, (r + 1) % k, (r - step) % k) for r in range(k)]
             exchange(chunks, moves, add=False)
 
 
 @uninterrupted()  # package only
 def allreduce_ring(data):
-    """Replace every tensor of `data` by the sum of all; no rank sends more than 2 S.
+    """Replace each tensor of `data` with the sum of all; no rank sends over 2 S.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own.
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory.
     """
     reduce_scatter(data)
     all_gather(data)
@@ -283,8 +283,9 @@ def allreduce_ring(data):
 def allreduce_blocks(data):
     """`allreduce`, block by block while a block is in cache: the same bits, faster.
 
-    `data` is a list of one tensor per device, of one shape and dtype, in memory of their own. Made for devices that
-    share one memory; one thread per core. (Where numbers are NaN so is the sum, but not always with the same bits.)
+    `data` is a list of one tensor per device. They have one shape and dtype, and share no memory. This allreduce is
+    made for devices that share one memory, and uses one thread per core. (If a value is NaN, the sum is NaN, but not
+    always with the same bits.)
     """
     check_buffers(data)  # package only
     length = BLOCK_BYTES // data[0].element_size()
@@ -313,7 +314,7 @@ def allreduce_flat(device_tensors, allreduce=allreduce_ring):
     """Allreduce lists of tensors, one list per device, as one buffer per device.
 
     Raises:
-        ValueError: if the lists differ in length, or one cannot be one buffer.
+        ValueError: if the lists differ in length, or the tensors of a list cannot share one buffer.
     """
     check_lists(device_tensors)  # package only
     data = [torch.cat([x.reshape(-1) for x in tensors]) for tensors in device_tensors]

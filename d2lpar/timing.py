@@ -1,7 +1,7 @@
 """Measurements: variants timed side by side, the machine, what ran when within a step, and how a training run goes.
 
-A `History` owns the clock, the progress bar, the line per epoch and the last line of a training run, so that a training
-loop is nothing but a training loop.
+A `History` has the clock, the progress bar, the line per epoch and the last line of a training run, so that a training
+loop contains nothing but training.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tqdm import tqdm
 from d2lpar.devices import all_cores, cpu_name, describe_devices, synchronize
 from d2lpar.interrupts import uninterrupted
 
-Name = TypeVar("Name")  # of a case: a string, or a tuple of an algorithm and its size
+Name = TypeVar("Name")  # the name of a case: a string, or a tuple of an algorithm and its size
 
 
 def time_interleaved(cases: Mapping[Name, Callable[[], object]], repeats: int = 7, warmup: int = 2,
                      devices: Sequence[torch.device] = ()) -> dict[Name, float]:
-    """Median seconds of each case. The cases take turns, so that a slow moment hits all of them alike.
+    """Median seconds of each case. The cases take turns, so that a slow moment affects all of them alike.
 
     Args:
         cases: what to time, by name; each is called without arguments.
         repeats: timed rounds; `warmup` untimed rounds come first.
-        devices: devices whose queued work is part of the time.
+        devices: devices whose queued work is included in the time.
     """
     times = time_each_repeat(cases, repeats, warmup, devices)
     return {name: statistics.median(seconds) for name, seconds in times.items()}
@@ -43,8 +43,8 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
                      before: Callable[[], object] = lambda: None) -> dict[Name, list[float]]:
     """Like `time_interleaved`, but with the seconds of every repeat, so that repeats can be compared one by one.
 
-    `before` is called, untimed, before each call of a case; there, processes that time the same cases can wait for
-    each other.
+    `before` is called, untimed, before each call of a case. In it, processes that time the same cases can wait for
+    one another.
     """
     times: dict[Name, list[float]] = {name: [] for name in cases}
     for round_ in range(warmup + repeats):
@@ -60,7 +60,7 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
 
 
 def describe_machine() -> dict[str, str]:
-    """The facts to state with a measured number, by name: nothing that changes between runs, no host name, no path."""
+    """The facts to report with a measurement, by name: nothing that changes between runs, no host name, no path."""
     try:
         system = platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError:
@@ -95,7 +95,7 @@ class Span(NamedTuple):
 class Stopwatch:
     """Records spans: `with watch(rank, "forward", device): ...`, from any thread.
 
-    On a GPU, a span lasts from when the device starts the work that the block queued until it has finished it.
+    On a GPU, a span starts and ends when the device starts and finishes the work that the block queued.
     """
 
     def __init__(self, devices: Sequence[torch.device]) -> None:
@@ -118,7 +118,7 @@ class Stopwatch:
 
     @property
     def spans(self) -> list[Span]:
-        """All spans so far, in order of their start; waits for the devices."""
+        """All spans so far, in the order in which they started; waits for the devices."""
         synchronize(list(self._device_zero))
         queued = [Span(rank, what, zero.elapsed_time(begin) / 1e3, zero.elapsed_time(end) / 1e3)
                   for rank, what, zero, begin, end in self._queued]
@@ -135,15 +135,15 @@ Batch = TypeVar("Batch")
 
 
 class History:
-    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, printed as they come.
+    """Seconds and test accuracy of each epoch, in `epoch_s` and `accuracies`, printed after each epoch.
 
-    Inside its `with` block, `clocked` goes through the batches of an epoch, and `add` ends the epoch. A block that
-    ends without an error prints a last line.
+    Inside its `with` block, `clocked` iterates over the batches of an epoch, and `add` ends the epoch. If the block
+    ends without an error, a last line is printed.
 
     Args:
         num_epochs: how many epochs there will be, at least 1.
         num_batches: batches per epoch, at least 1.
-        devices: the clock waits for their work, and the last line describes them.
+        devices: the clock waits for their work, and the last line names them.
     """
 
     def __init__(self, num_epochs: int, num_batches: int, devices: Sequence[torch.device]) -> None:
@@ -158,11 +158,11 @@ class History:
         return self
 
     def clocked(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yield `batches` while the clock runs and the bar moves; an interrupt waits for the end of the step.
+        """Yield `batches` while the clock runs and the bar advances; an interrupt waits until the step ends.
 
         After a `break`, an interrupt waits for the next epoch or for the end of the `with` block.
         """
-        self._steps.close()  # of an epoch that was left by `break`
+        self._steps.close()  # the steps of an epoch that a `break` ended
         self._steps = self._go_through(batches)
         return self._steps
 
@@ -176,7 +176,7 @@ class History:
         self.epoch_s.append(time.perf_counter() - start)
 
     def add(self, accuracy: float) -> None:
-        """End the epoch: print its line.
+        """End the epoch and print its line.
 
         Raises:
             RuntimeError: if the loop over `clocked` ended before the epoch did.
@@ -189,7 +189,7 @@ class History:
 
     def __exit__(self, kind: type | None, *error: object) -> None:
         self._bar.close()
-        self._steps.close()  # after a failed step: the traceback keeps it alive, and interrupts would wait for it
+        self._steps.close()  # after a failed step, the traceback keeps it alive, and interrupts would wait
         if kind is None and self.accuracies:
             mean_s = sum(self.epoch_s) / len(self.epoch_s)
             print(f"test acc {self.accuracies[-1]:.2f}, {mean_s:.1f} s/epoch")

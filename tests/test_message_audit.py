@@ -130,7 +130,7 @@ def test_what_goes_past_the_messages_is_found_and_the_data_are_as_the_first_run_
     audited, alone = buffers(4), buffers(4)
     cheat(alone)
     assert all(torch.allclose(x, sum(buffers(4))) for x in alone), "it must look right"
-    with pytest.raises(AuditError, match="rank [0-3] (sends rank [0-3]|ends with) numbers that no message brought it"):
+    with pytest.raises(AuditError, match="rank [0-3] (sends rank [0-3]|ends with) values that no message brought it"):
         audit(cheat, audited)
     assert all(torch.equal(x, y) for x, y in zip(audited, alone))
 
@@ -147,7 +147,7 @@ def test_messages_that_depend_on_the_numbers_are_refused_in_words():
     def only_what_is_not_zero(data):
         exchange([[x] for x in data], [(r, 0, 0) for r in range(1, 3) if data[r].any()][:1], add=True)
 
-    with pytest.raises(AuditError, match="with other numbers other messages are sent"):
+    with pytest.raises(AuditError, match="with different values, different messages are sent"):
         audit(only_what_is_not_zero, [torch.zeros(2), torch.zeros(2), torch.ones(2)])
 
 
@@ -191,7 +191,7 @@ def with_a_count_that_is_only_sent():
 def test_an_algorithm_that_is_another_in_a_second_run_is_not_accused_of_reading(made):
     data, alone = buffers(3), buffers(3)
     made()(alone)
-    with pytest.raises(AuditError, match="with the same numbers a second run is not the same: it keeps a state"):
+    with pytest.raises(AuditError, match="with the same values, a second run differs from the first: it keeps a state"):
         audit(made(), data)
     assert all(torch.equal(x, y) for x, y in zip(data, alone))
 
@@ -205,7 +205,7 @@ def test_rounds_from_several_threads_are_refused_in_words():
 
     alone, audited = buffers(3), buffers(3)
     rings(alone)
-    with pytest.raises(AuditError, match="rounds are begun by several threads"):
+    with pytest.raises(AuditError, match="several threads begin rounds"):
         audit(rings, audited)
     assert all(torch.equal(x, y) for x, y in zip(audited, alone))
 
@@ -222,7 +222,7 @@ def test_a_round_in_which_a_rank_sends_or_receives_twice_is_refused_in_words(sec
 
 
 def test_a_first_run_that_resizes_the_tensors_is_refused_in_words():
-    with pytest.raises(AuditError, match="has another shape after the run"):
+    with pytest.raises(AuditError, match="has a different shape after the run"):
         audit(lambda data: data[0].resize_(3), buffers(2))
 
 

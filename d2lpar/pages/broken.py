@@ -35,7 +35,7 @@ def allreduce_rank_0(data):
 
 
 def allreduce_passing(data):
-    """Wrong: it sends whole buffers on, and each rank adds up what passes by.
+    """Wrong: whole buffers are passed on, and each rank adds up all that pass by.
 
     Source: Arnold, 2017, a PyTorch tutorial, which says that the chunks are left as an exercise.
     """
@@ -51,7 +51,7 @@ def allreduce_passing(data):
 
 
 def allreduce_whole(data):
-    """Wrong: whole buffers go round, then whole sums, which all ranks have already.
+    """Wrong: whole buffers go round, then whole sums that every rank already has.
 
     Source: ARENA, 2026, a course, as the solution of an exercise.
     """
@@ -68,7 +68,7 @@ def allreduce_whole(data):
 
 
 def allreduce_behind(data):
-    """Wrong: the messages are a ring's, but carry zeros; it sums without them.
+    """Wrong: it sends zeros around a ring, and adds up the buffers directly.
 
     Source: ours, so that a meter is deceived.
     """

@@ -1,7 +1,7 @@
-"""Whether an algorithm moves numbers between ranks by messages alone.
+"""Whether an algorithm moves values between ranks by messages alone.
 
-A meter counts the messages that it sees. Code that reads another rank's memory may send none, or any that look right.
-An audit runs it again with other numbers, and so finds what each rank can have known.
+A meter counts the messages that it sees. Code that reads the memory of a different rank may send no messages, or some
+that look right. An audit runs the code again with different values, and so finds what each rank could have known.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from d2lpar.collectives import Message, Meter
 
 
 class AuditError(ValueError):
-    """A rank knew what no message brought it, or the messages cannot be followed."""
+    """A rank used values that no message brought it, or the messages cannot be followed."""
 
 
 def audit(algorithm: Callable[[Any], object], data: Sequence[Any]) -> Meter:
-    """Run `algorithm(data)`, and give the meter of this run if numbers went between ranks by messages alone.
+    """Run `algorithm(data)`, and return the meter of this run if values moved between ranks by messages alone.
 
-    The algorithm is then run once more for each rank. Nothing changes for this rank: it begins with the same numbers,
-    and each message brings it what it brought in the first run. All other ranks begin with other numbers. If this
-    rank now ends with other bits, or sends others, it has read what was not its own.
+    The algorithm is then run once more for each rank. Nothing changes for this rank: it starts with the same values,
+    and each message brings it the same values as in the first run. All other ranks start with different values. If
+    this rank now ends with different bits, or sends different bits, it has used values that no message brought it.
 
-    This finds what one more run can show. Not found are code that remembers the first run, and what was read but made
-    no difference to these numbers. What is not the same in a second run cannot be followed, and is refused: code that
-    keeps a state from run to run, or draws from generators other than PyTorch's own, which begin each run alike and
-    are left as they were.
+    This finds only what one more run can show. It misses code that remembers the first run, and a read that makes no
+    difference to the result. An algorithm whose second run differs from the first cannot be followed and is refused:
+    one that keeps a state from run to run, or draws from generators other than PyTorch's own. PyTorch's generators
+    start each run in the same state, and are left as they were.
 
     Args:
-        algorithm: sends all messages in rounds, by `exchange`, from one thread; its messages do not depend on the
-            numbers in them.
+        algorithm: sends all messages in rounds, with `exchange`, from one thread; which messages it sends does not
+            depend on the values.
         data: one tensor for each rank, or one list of tensors. They end as the first run left them.
 
     Raises:
-        AuditError: for what a rank knew, or for what cannot be followed: messages without rounds, rounds from several
-            threads or in which a rank sends or receives twice, or another run that is not the same.
-        ValueError: before anything is run, if `data` are not what a collective takes.
+        AuditError: if a rank used such values, or if the run cannot be followed: messages without rounds, rounds from
+            several threads or in which a rank sends or receives twice, or a second run that differs from the first.
+        ValueError: before anything is run, if `data` is not what a collective takes.
     """
     flat = len(data) == 0 or isinstance(data[0], Tensor)
     (check_buffers if flat else check_lists)(data)
@@ -65,33 +65,33 @@ def audit(algorithm: Callable[[Any], object], data: Sequence[Any]) -> Meter:
     first = run(_Recorder(devices))
     _check_rounds(first)
     if any(x.shape != place.shape for pairs in map(zip, ranks, places) for x, place in pairs):
-        raise AuditError("a tensor has another shape after the run, which an audit cannot follow")
+        raise AuditError("a tensor has a different shape after the run, which an audit cannot follow")
     end = [[_copy(x) for x in tensors] for tensors in ranks]
 
     def again(rank: int | None) -> str:
-        """What is not the same if only `rank` begins with the same numbers, or, for None, if all do."""
+        """What changes if only `rank` starts with the same values, or, for None, if all ranks do."""
         for other, numbers in enumerate(start):
             same = rank in (None, other)
-            put(other, numbers if same else [other + 1 + (x == other + 1) for x in numbers])  # another everywhere
+            put(other, numbers if same else [other + 1 + (x == other + 1) for x in numbers])  # different everywhere
         meter = run(_Recorder(devices, rank, first.contents))
         if sorted(meter.messages) != sorted(first.messages):
-            return "sends other messages"
+            return "sends different messages"
         for message, x in first.contents.items():
             if rank in (None, message.source) and not _same_bits(x, meter.contents[message]):
-                return f"sends rank {message.target} numbers that no message brought it"
+                return f"sends rank {message.target} values that no message brought it"
         for other in range(len(ranks)) if rank is None else [rank]:
             if not all(_same_bits(x, y) for x, y in zip(ranks[other], end[other])):
-                return "ends with numbers that no message brought it"
+                return "ends with values that no message brought it"
         return ""
 
     try:
         for rank in range(len(ranks)):
             if problem := again(rank):
                 if again(None):
-                    raise AuditError("with the same numbers a second run is not the same: it keeps a state, or draws "
-                                     "random numbers, which an audit cannot follow")
-                if problem == "sends other messages":
-                    raise AuditError("with other numbers other messages are sent, which an audit cannot follow")
+                    raise AuditError("with the same values, a second run differs from the first: it keeps a state, or "
+                                     "draws random numbers, which an audit cannot follow")
+                if problem == "sends different messages":
+                    raise AuditError("with different values, different messages are sent, which an audit cannot follow")
                 raise AuditError(f"rank {rank} {problem}")
     finally:
         for rank, numbers in enumerate(end):
@@ -100,7 +100,7 @@ def audit(algorithm: Callable[[Any], object], data: Sequence[Any]) -> Meter:
 
 
 class _Recorder(Meter):
-    """A meter that keeps the contents of all messages, and brings one rank others instead, if there are any."""
+    """A meter that keeps the contents of all messages; those in `brings` replace the contents that `rank` receives."""
 
     def __init__(self, devices: Sequence[torch.device], rank: int | None = None,
                  brings: Mapping[Message, Tensor] = MappingProxyType({})) -> None:
@@ -129,7 +129,7 @@ def _check_rounds(meter: _Recorder) -> None:
                 raise AuditError(f"in round {message.round + 1} rank {end[1]} {end[0]} two messages")
             seen.add(end)
     if len(meter.threads) > 1:
-        raise AuditError("rounds are begun by several threads, whose order an audit cannot follow")
+        raise AuditError("several threads begin rounds, and an audit cannot follow their order")
 
 
 def _copy(x: Tensor) -> Tensor:

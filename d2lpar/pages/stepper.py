@@ -148,7 +148,7 @@ def _words(rounds: Sequence[Round]) -> list[str]:
         sent = [f"Rank {source} sends chunk{'s' * (len(chunks) > 1)} {_and(chunks)} to rank {target}: now "
                 f"{'complete' if ranks == every else ' + '.join(map(str, ranks))}."
                 for (source, target, chunks, _), ranks in zip(moves, now)]
-        begin = f"Round {i} of {len(rounds) - 1}, {_what(moves)}." if i else "Start: every rank holds its own numbers."
+        begin = f"Round {i} of {len(rounds) - 1}, {_what(moves)}." if i else "Start: every rank holds its own values."
         end = ["Every rank holds the whole sum."] * all(ranks == every for row in holds for ranks in row)
         words.append(" ".join([begin, *sent, *end]))
     return words

@@ -1,10 +1,10 @@
 def a_size_where_there_is_none(k, link, common):
-    """Where the shared bus is as slow as the link, the ring is never faster."""
+    """If the shared bus is as slow as the link, the ring is never faster."""
     return (k - 1) * common.alpha_s / abs(link.beta_s_per_byte - common.beta_s_per_byte + 1e-30)
 
 
 def divided_by_zero(k, link, common):
-    """Raises where the two prices of a byte are equal."""
+    """Raises if the link and the shared bus have the same bandwidth."""
     size = (k - 1) * common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)
     return size if size > 0 else float("inf")
 
@@ -32,8 +32,8 @@ def never(k, link, common):
     return float("inf")
 
 
-def never_only_where_the_prices_are_equal(k, link, common):
-    """Where a byte is more expensive on the shared bus, the size is negative."""
+def never_only_at_equal_bandwidth(k, link, common):
+    """If the shared bus is slower than the link, the size is negative."""
     if link.beta_s_per_byte == common.beta_s_per_byte:
         return float("inf")
     return (k - 1) * common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)
@@ -45,8 +45,8 @@ def nothing_where_it_never_is(k, link, common):
     return max(0.0, (k - 1) * common.alpha_s / gain) if gain else 0.0
 
 
-def one_message_on_the_common_road(k, link, common):
-    """The k messages of a round share the shared bus: that costs k - 1 of its latencies more, not one."""
+def one_message_on_the_shared_bus(k, link, common):
+    """The k messages of a round share the bus, which adds k - 1 of its latencies, not one."""
     if link.beta_s_per_byte > common.beta_s_per_byte:
         return common.alpha_s / (link.beta_s_per_byte - common.beta_s_per_byte)
     return float("inf")

@@ -38,7 +38,7 @@ def no_sum_at_all(data):
 
 
 def remembers_in_each_run_anew(data):
-    """The list is emptied each time, so other numbers give another sum."""
+    """The list is emptied each time, so different values give a different sum."""
     _remembered.clear()
     _remembered.append(sum(x.clone() for x in data))
     for x in data:

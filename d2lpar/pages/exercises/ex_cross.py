@@ -18,17 +18,17 @@ def check(ring_from):
         except (TypeError, ValueError, RuntimeError):
             return f"Not yet: return a number of bytes, not {given!r}."
         never = link.beta_s_per_byte <= common.beta_s_per_byte
-        case = f"with k = {k}, {tuple(link)} and the shared bus {tuple(common)}"
+        case = f"with k = {k}, link {tuple(link)} and shared bus {tuple(common)},"
         if never and size != inf:
-            return f"Not yet: {case} you say {size:.3g}, but the ring is never faster."
+            return f"Not yet: {case} you return {size:.3g}, but the ring is never faster."
         if never:
             continue
         if not 0 < size < inf:
-            return (f"Not yet: {case} you say {size:.3g}, but above some size "
-                    "the ring is faster.")
+            return (f"Not yet: {case} you return {size:.3g}, but the ring is "
+                    "faster above some size.")
         naive = rounds_s([[size]] * (2 * (k - 1)), link, common)
         ring = rounds_s([[size / k] * k] * (2 * (k - 1)), link, common)
         if not abs(ring / naive - 1) <= 1e-6:
-            return (f"Not yet: {case} you say {size:.3g} bytes, but there the ring "
-                    f"takes {1e3 * ring:.3f} ms, and the naive {1e3 * naive:.3f} ms.")
+            return (f"Not yet: {case} you return {size:.3g} bytes, but at this size the ring "
+                    f"takes {1e3 * ring:.3f} ms and the naive allreduce {1e3 * naive:.3f} ms.")
     return "Right."

@@ -1,15 +1,10 @@
 """The check of the exercise `ex-four-ranks`."""
 
-HINTS = {2: "what does DDP do with the four gradients?",
-         0.25: "and then each is multiplied by 2.",
-         8: "DDP divides by 4.",
-         0.125: "the loss is divided by the whole batch once, not by each shard.",
-         1: "that would be right on two ranks."}
+from d2lpar.pages.exercises import by_hand
 
-
-def check_number(times):
-    """What is not right yet of the number, in words, or "Right."."""
-    if abs(times - 0.5) < 1e-3:
-        return "Right."
-    hint = next((hint for wrong, hint in HINTS.items() if abs(times - wrong) < 1e-2), "who divides, who multiplies?")
-    return f"Not yet: {times:g}, {hint}"
+check_number = by_hand(0.5, {
+    2: "What does DDP do with the four gradients?",
+    0.25: "The script then multiplies each gradient by 2.",
+    8: "DDP divides by 4.",
+    0.125: "The loss is divided once, by the number of all examples, not by the size of a shard.",
+    1: "That would be right on two ranks."}, "Which steps divide, and which multiply?")

@@ -23,10 +23,10 @@ def check(sly_sum):
     except AuditError as error:
         return f"Not yet: the audit says: {error}."
     if not right(data):
-        return "Not yet: it passes the audit, but not every rank holds the sum."
+        return "Not yet: your function passes the audit, but not every rank holds the sum."
     data = [x.clone() for x in start]
     with patch.object(Meter, "carry", lambda meter, message, x: torch.zeros_like(x)), Meter([x.device for x in data]):
         sly_sum(data)
     if not right(data):
-        return "Not yet: with all messages emptied its sum is lost, so it is honest."
+        return "Not yet: with zeros in all messages the sum is wrong, so your function is honest."
     return "Right."

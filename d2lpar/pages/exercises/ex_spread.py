@@ -31,6 +31,6 @@ def check(allreduce_spread):
                     f"{meter.sent_bytes} bytes instead of {expected}.")
         rounds = ceil(n / k) * 2 * (k - 1)
         if meter.num_rounds > rounds:
-            return (f"Not yet: sums and bytes are right, but {n} tensors on {k} "
+            return (f"Not yet: the sums and the bytes are right, but {n} tensors on {k} "
                     f"devices take {meter.num_rounds} rounds instead of {rounds}.")
     return "Right."
