@@ -256,10 +256,12 @@ def at_end_of_backward(fn: Callable[[], None]) -> None:
 
 
 def unwrap_ddp(net: nn.Module) -> nn.Module:
-    """The module that the library's DDP has wrapped: it sends no buffers, so a rank may have more minibatches.
+    """The module that PyTorch's DDP has wrapped: it sends no buffers, so a rank may have more minibatches.
 
-    Raises ValueError if that is not the outermost wrapper.
+    A wrapper that `torch.compile` has put around DDP is taken off, too. Raises ValueError if DDP is further inside.
     """
+    if isinstance(compiled := getattr(net, "_orig_mod", None), DistributedDataParallel):
+        net = compiled
     inner = net.module if isinstance(net, DistributedDataParallel) else net
     if any(isinstance(m, DistributedDataParallel) for m in inner.modules()):
         raise ValueError("there is a DistributedDataParallel within the network, whose forward pass may wait for other "

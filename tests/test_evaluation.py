@@ -38,6 +38,10 @@ def own_batches(rank: int, n: int, b: int = 2) -> list[tuple[Tensor, Tensor]]:
     return list(zip(X[:n][rank::k].split(b), Y[:n][rank::k].split(b)))
 
 
+def no_graph(graph: Any, example_inputs: Any) -> None:
+    raise AssertionError("the compiled wrapper was called")
+
+
 def on_a_rank(rank: int) -> dict[str, Any]:
     net = network().to(rank_device())
     net[2].eval()  # as its owner has left it
@@ -47,6 +51,7 @@ def on_a_rank(rank: int) -> dict[str, Any]:
         "plain": [count_right_on_ranks(net, own_batches(rank, n)) for n in SIZES],
         # a forward pass of the wrapped module would be a collective, and here the ranks have other numbers of them
         "wrapped": [count_right_on_ranks(wrapped, own_batches(rank, n, 1)) for n in SIZES],
+        "compiled": [count_right_on_ranks(torch.compile(wrapped, backend=no_graph), own_batches(rank, n, 1)) for n in SIZES],
         "nothing": count_right_on_ranks(net, []),
         "modes": [m.training for m in net] + [wrapped.training],
         "unchanged": all(map(torch.equal, before, net.buffers())),
@@ -71,7 +76,7 @@ def ranks(request: pytest.FixtureRequest, group_of: Callable[[int], RankGroup]) 
     return group_of(request.param).run(on_a_rank, timeout_s=120)
 
 
-@pytest.mark.parametrize("way", ("plain", "wrapped"))
+@pytest.mark.parametrize("way", ("plain", "wrapped", "compiled"))
 def test_every_rank_knows_what_one_worker_finds_for_any_number_of_examples(ranks: list[dict], way: str) -> None:
     for rank in ranks:
         assert rank[way] == [by_hand(n) for n in SIZES]
@@ -137,5 +142,7 @@ def test_a_wrapper_in_a_wrapper_is_refused_as_its_forward_pass_may_wait_for_ever
 
     net = nn.Linear(1, 1)
     assert unwrap_ddp(Wrapped(net)) is net and unwrap_ddp(net) is net
+    assert unwrap_ddp(torch.compile(Wrapped(net))) is net
+    assert unwrap_ddp(alone := torch.compile(net)) is alone  # has no collective, and stays compiled
     with pytest.raises(ValueError, match="hand over what it has wrapped"):
         unwrap_ddp(nn.Sequential(Wrapped(net)))

@@ -36,7 +36,7 @@ PRIVATE = {
     "torch.nn.modules.dropout._DropoutNd": "diagnosis.watching: every kind of dropout",
     "torch.nn.utils.clip_grad._clip_grads_with_norm_": "diagnosis.recording: what did clipping find?",
     "torch.nn.parallel.distributed.DistributedDataParallel._comm_hooks": "diagnosis: is a hook registered?",
-    "torch._dynamo.eval_frame.OptimizedModule._orig_mod": "diagnosis.watching: the module that was compiled",
+    "torch._dynamo.eval_frame.OptimizedModule._orig_mod": "diagnosis.watching and ddp: the module that was compiled",
     "torch.utils.data.dataloader.DataLoader._iterator": "diagnosis.watching: which examples does a loader fetch?",
     "torch.utils.data.dataloader._BaseDataLoaderIter._next_index": "diagnosis.watching, for the same",
     "torch.utils.data.dataloader._BaseDataLoaderIter._sampler_iter": "diagnosis.watching, for the same",
