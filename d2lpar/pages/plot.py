@@ -512,7 +512,7 @@ def draw_halving(k: int) -> Figure:
     Each buffer has `k` chunks. A number says how many ranks' values a chunk is the sum of; hatched chunks are sent.
     """
     rounds, pitch = k.bit_length() - 1, 1.6 * k
-    fig, ax = _subplots(figsize=(4.4, 0.4 + 0.45 * k))
+    fig, ax = _subplots(figsize=(4.2, 0.4 + 0.45 * k))
     ax.set(xlim=(-2.3, rounds * pitch + k + 0.1), ylim=(k - 0.5, -1.1))
     ax.axis("off")
     kept, words = [range(k) for _ in range(k)], []
@@ -546,7 +546,7 @@ def draw_halving(k: int) -> Figure:
 
 def draw_trees(trees: Mapping[str, Sequence[int | None]]) -> Figure:
     """Trees by name, one below the other, each with the parent of every rank: inner nodes filled, leaves empty."""
-    fig, axes = _subplots(len(trees), figsize=(4.4, 1.9 * len(trees)), squeeze=False)
+    fig, axes = _subplots(len(trees), figsize=(4.2, 1.9 * len(trees)), squeeze=False)
     words = []
     for ax, (name, parents) in zip(axes.flat, trees.items()):
         children = {up: [rank for rank, its in enumerate(parents) if its == up] for up in parents if up is not None}
