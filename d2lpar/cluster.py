@@ -2,7 +2,8 @@
 
 Each host is a set of the kernel's namespaces: a network, a hostname and process numbers of its own. The kernel limits
 its link to the set rate (with a token bucket filter, `tc-tbf`), in both directions. All of it depends on one pipe: when
-the program that made the cluster ends, in whatever way, the kernel ends the cluster and everything that runs in it.
+the program that made the cluster ends, in whatever way, and all processes that it has forked have ended, the kernel
+ends the cluster and everything that runs in it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,24 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MTU = 9000  # bytes in a packet, as in clusters ("jumbo frames"), 52 of which are headers; 14 more precede it
-_HOLD = "read pid rest < /proc/self/stat; echo $pid; mount -t proc proc /proc 2>/dev/null; exec cat"
+_HOLD = "read pid rest < /proc/self/stat; mount -t proc proc /proc 2>/dev/null; echo $pid; exec cat"
+_AFTER_PARENT = "setpriv", "--pdeathsig", "TERM"  # nsenter passes no signal on, but its end
 _KINDS = "--net", "--mount", "--uts", "--pid"
 
 
 class ClusterError(RuntimeError):
     """This machine cannot make a cluster; the message says what it lacks."""
+
+
+class HostLink(NamedTuple):
+    """What a host's link is set to: a bandwidth, the delay of packets, and the share of packets that are lost."""
+
+    mbit: float
+    delay_ms: float
+    loss: float
 
 
 class _Namespaces:
@@ -41,19 +51,20 @@ class _Namespaces:
         """The command that runs `words` inside."""
         kinds = [kind for kind in self._kinds if kind != "--map-root-user"]
         keep = ["--preserve-credentials"] * self.has_user
-        return self._from_room("nsenter", "--target", self.pid, *kinds, *keep, *words)
+        return self._from_room("nsenter", "--target", self.pid, *kinds, *keep, *_AFTER_PARENT, *words)
 
     def sh(self, script: str) -> str:
         done = subprocess.run(self.command("sh", "-ec", script), capture_output=True, text=True)
         if done.returncode:
-            raise ClusterError(_advice(done.stderr.strip()))
+            raise ClusterError(f"the network of the hosts cannot be set up: {' '.join(done.stderr.split())}")
         return done.stdout
 
     def _from_room(self, *words: str) -> list[str]:
         return self._room.command(*words) if self._room else [*words]
 
     def end(self) -> None:
-        self.process.communicate()  # closes its stdin
+        self.process.kill()  # closing its stdin would do, unless a forked process has inherited our end
+        self.process.communicate()
 
 
 class Cluster:
@@ -75,7 +86,7 @@ class Cluster:
 
     def __init__(self, hosts: int = 2, mbit: float = 100.0, delay_ms: float = 0.0) -> None:
         check_cluster(hosts, mbit, delay_ms, 0.0)
-        self.mbit, self.delay_ms, self.loss = mbit, delay_ms, 0.0
+        self.links = [HostLink(mbit, delay_ms, 0.0)] * hosts
         self.hosts: list[_Namespaces | None] = [None] * hosts
         self._hub: subprocess.Popen | None = None
         self._room = _make_room()
@@ -106,7 +117,10 @@ class Cluster:
         self.set(host=host)
 
     def power_off(self, host: int) -> None:
-        """Switch a host off. All that ran there is gone, and no other host is told, as when the power fails."""
+        """Switch a host off. All programs there are gone, and no other host is told, as when the power fails.
+
+        Ranks of a `RankGroup` use only the host's network. They stay, cut off for good: close their group.
+        """
         inside = self._inside(host)
         self._room.sh(f"ip link del port{host}")  # first the link, or the kernel would close its connections
         inside.end()
@@ -126,23 +140,28 @@ class Cluster:
 
         `loss` is the share of the packets that are lost on their way to the host.
         """
-        new_mbit, new_delay_ms, new_loss = [old if new is None else new for new, old in
-                                            ((mbit, self.mbit), (delay_ms, self.delay_ms), (loss, self.loss))]
-        check_cluster(len(self.hosts), new_mbit, new_delay_ms, new_loss)
-        if host is None:
-            self.mbit, self.delay_ms, self.loss = new_mbit, new_delay_ms, new_loss
-        if (new_delay_ms or new_loss) and not self._hub:
+        changed = list(self.links)
+        for each in range(len(self.hosts)) if host is None else [host]:
+            changed[each] = HostLink(*(old if new is None else new
+                                       for new, old in zip((mbit, delay_ms, loss), self.links[each])))
+            check_cluster(len(self.hosts), *changed[each])
+        self.links = changed
+        if not self._hub and any(link.delay_ms or link.loss for link in self.links):
             self._start_hub()
-        for each in [n for n, inside in enumerate(self.hosts) if inside] if host is None else [host]:
-            at_once = max(10_000, int(125 * new_mbit))  # bytes: 1 ms of the rate, and at least one packet
-            limit = f"root tbf rate {new_mbit}mbit burst {at_once} limit 100mb"
-            self._inside(each).sh(f"tc qdisc replace dev eth0 {limit}")
-            self._room.sh(f"tc qdisc replace dev port{each} {limit}")
-            if self._hub:
-                self._tell_hub("set", each, new_delay_ms / 1e3, new_loss)
+        for each, (link, inside) in enumerate(zip(self.links, self.hosts)):
+            if inside and host in (None, each):
+                at_once = max(10_000, int(125 * link.mbit))  # bytes: 1 ms of the rate, and at least one packet
+                limit = f"root tbf rate {link.mbit}mbit burst {at_once} limit 100mb"
+                inside.sh(f"tc qdisc replace dev eth0 {limit}")
+                self._room.sh(f"tc qdisc replace dev port{each} {limit}")
+                if self._hub:
+                    self._tell_hub("set", each, link.delay_ms / 1e3, link.loss)
 
     def popen(self, host: int, *words: str, **options: Any) -> subprocess.Popen:
-        """Start a program on a host, as `subprocess.Popen(words, **options)` does here."""
+        """Start a program on a host, as `subprocess.Popen(words, **options)` does here.
+
+        The returned process only waits for the program. If it is terminated or killed, the program gets SIGTERM.
+        """
         folder = str(options.pop("cwd", os.getcwd()))  # nsenter would start it in /
         return subprocess.Popen(self._inside(host).command("env", f"--chdir={folder}", *words), **options)
 
@@ -193,7 +212,7 @@ class Cluster:
         for host in [n for n, inside in enumerate(self.hosts) if inside]:
             self._room.sh(f"ip link set port{host} nomaster")
             self._tell_hub("plug", host)
-            self._tell_hub("set", host, self.delay_ms / 1e3, self.loss)
+            self._tell_hub("set", host, self.links[host].delay_ms / 1e3, self.links[host].loss)
 
     def _tell_hub(self, *words: object) -> None:
         assert self._hub and self._hub.stdin and self._hub.stdout
@@ -215,9 +234,9 @@ def _make_room() -> _Namespaces:
     """The network and the process numbers in which hosts are made, apart from this machine's own."""
     if sys.platform != "linux":
         raise ClusterError("a cluster needs Linux: on macOS and Windows, use a virtual machine or WSL 2")
-    missing = [f"{name} (package {package})" for name, package in
-               (("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2"), ("tc", "iproute2"),
-                ("hostname", "hostname")) if not shutil.which(name)]
+    packages = {"unshare": "util-linux", "nsenter": "util-linux", "setpriv": "util-linux", "ip": "iproute2",
+                "tc": "iproute2", "hostname": "hostname"}
+    missing = [f"{name} (package {packages[name]})" for name in packages if not shutil.which(name)]
     if missing:
         raise ClusterError(f"a cluster needs the command {' and '.join(missing)}")
     if not os.geteuid():

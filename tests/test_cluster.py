@@ -7,6 +7,7 @@ No time has an upper bound here: load cannot break a test.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,32 @@ def test_a_host_has_a_name_an_address_and_process_numbers_of_its_own_and_shares_
 
 
 @needs_cluster
+def test_a_program_whose_process_is_terminated_or_killed_ends(cluster: Cluster) -> None:
+    running = ["sh", "-c", "cat /proc/[0-9]*/comm"]
+    for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
+        sleeping = cluster.popen(1, "sleep", "1000")
+        while "sleep\n" not in cluster.run(1, *running):
+            time.sleep(0.05)
+        end(sleeping)
+        sleeping.wait()
+        while "sleep\n" in cluster.run(1, *running):
+            time.sleep(0.05)
+
+
+@needs_cluster
+def test_a_forked_process_that_stays_does_not_keep_the_cluster_open() -> None:
+    with Cluster(1) as cluster:
+        if not (child := os.fork()):
+            time.sleep(100)
+            os._exit(0)
+        begin = time.monotonic()
+        cluster.close()
+        assert time.monotonic() - begin < 50
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@needs_cluster
 def test_a_program_that_fails_on_a_host_says_so(cluster: Cluster) -> None:
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
         cluster.run(0, "sh", "-c", "exit 3")
@@ -129,7 +156,10 @@ def test_a_set_rate_holds_at_once_for_one_host_or_all(cluster: Cluster) -> None:
         assert min(ranks.run(seconds_of_allreduce, 125_000)) >= 0.95 * 0.4
         cluster.set(mbit=5)
         assert min(ranks.run(seconds_of_allreduce, 125_000)) >= 0.95 * 0.8
-        assert (cluster.mbit, cluster.delay_ms, cluster.loss) == (5, 0.0, 0.0)
+        assert cluster.links == [(5, 0.0, 0.0)] * 2
+        cluster.set(mbit=50, host=1)
+        cluster.set(loss=0.0)
+        assert cluster.links == [(5, 0.0, 0.0), (50, 0.0, 0.0)], "what is not given stays"
 
 
 @needs_cluster
@@ -255,7 +285,7 @@ def test_links_that_cannot_be_are_refused(wrong: dict) -> None:
 def test_a_wrong_change_changes_nothing(cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="loss=1"):
         cluster.set(mbit=10, loss=1)
-    assert (cluster.mbit, cluster.loss) == (500, 0.0)
+    assert cluster.links == [(500, 0.0, 0.0)] * 2
     with pytest.raises(ValueError, match="got backend='nccl'"):
         RankGroup(2, "nccl", cluster)
 
@@ -272,8 +302,8 @@ def test_what_a_machine_lacks_is_said_in_one_line(monkeypatch: pytest.MonkeyPatc
         assert "needs Linux" in message()
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "the command unshare (package util-linux) and nsenter (package util-linux) and ip (package iproute2)" in message()
-    for name in ("nsenter", "ip", "tc", "hostname", "unshare"):
+    assert "the command unshare (package util-linux) and nsenter (package util-linux) and setpriv (package util-linux) and ip (package iproute2)" in message()
+    for name in ("nsenter", "setpriv", "ip", "tc", "hostname", "unshare"):
         (tmp_path / name).write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     assert "this machine makes no namespaces (unshare: unshare failed: Operation not permitted)" in message()
@@ -308,19 +338,25 @@ print("met", int(x), flush=True)
 
 @needs_cluster
 @pytest.mark.weekly
-@pytest.mark.parametrize("endpoint, meet", [("host0", True), ("10.0.0.1", False)])
-def test_a_first_machine_that_calls_itself_127_0_1_1_is_met_by_its_name_only(cluster: Cluster, tmp_path: Path, endpoint: str, meet: bool) -> None:
+@pytest.mark.parametrize("endpoint, interface, statuses, met", [("host0", "eth0", [0, 0], 2), ("host0", None, [1, 1], 0), ("10.0.0.1", "eth0", [None, None], 0)],
+                         ids=["name and interface", "name", "address"])
+def test_machines_that_call_themselves_127_0_1_1_need_a_name_and_an_interface(cluster: Cluster, tmp_path: Path, endpoint: str, interface: str | None,
+                                                                              statuses: list, met: int) -> None:
     (program := tmp_path / "meets.py").write_text(MEETS)
-    cluster.run(0, "sh", "-c", "printf '127.0.0.1 localhost\\n127.0.1.1 host0\\n10.0.0.2 host1\\n' > /etc/hosts")
+    for own, other in ((0, 1), (1, 0)):
+        lines = rf"127.0.0.1 localhost\n127.0.1.1 host{own}\n10.0.0.{other + 1} host{other}\n"
+        cluster.run(own, "sh", "-c", f"printf '{lines}' > /etc/hosts")
+    variables = os.environ | {"OMP_NUM_THREADS": "1"} | ({"GLOO_SOCKET_IFNAME": interface} if interface else {})
     words = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--rdzv-id=meet", "--rdzv-backend=c10d",
              f"--rdzv-endpoint={endpoint}:29400", str(program)]
     with open(tmp_path / "log", "wb") as log:
-        agents = [cluster.popen(i, *words, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}) for i in range(2)]
-    end = time.monotonic() + (120 if meet else 30)
+        agents = [cluster.popen(i, *words, stdout=log, stderr=log, env=variables) for i in range(2)]
+    end = time.monotonic() + (120 if statuses[0] is not None else 30)
     while time.monotonic() < end and any(agent.poll() is None for agent in agents):
         time.sleep(0.2)
     said = (tmp_path / "log").read_text()
-    assert ([agent.poll() for agent in agents], said.count("met 2")) == (([0, 0], 2) if meet else ([None, None], 0)), said
+    assert ([agent.poll() for agent in agents], said.count("met 2")) == (statuses, met), said
+    assert bool(re.search(r"connectFullMesh failed.*Connection refused, remote=\[127\.0\.1\.1\]", said)) == (statuses == [1, 1]), said
     for host in range(2):
         cluster.power_off(host)
     for agent in agents:

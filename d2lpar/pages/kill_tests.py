@@ -97,12 +97,15 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
               cluster: Cluster | None = None, **how: Any) -> Ended:
     """Train in `folder` under an `agent`, and kill its ranks as listed, one after the other.
 
-    On a `cluster` each host has an agent and one rank, and the agents meet on host 0.
+    On a `cluster` each host has an agent and one rank. The agents meet on host 0, whose rank reports what it notices.
 
     Raises:
+        ValueError: if host 0 or its rank is to go, or if there is no cluster whose host could be switched off.
         TimeoutError: if the run has not ended after `limit_s`; the message holds its log.
         RuntimeError: if the run ended before all kills.
     """
+    if cluster and any(kill[1] == 0 for kill in kills):
+        raise ValueError(f"rank 0 reports what it notices, so it must stay; got {list(kills)}")
     log = Path(folder, "log")
     end, recovered_s, noticed_s = time.monotonic() + limit_s, [], []
     hosts = len(cluster.hosts) if cluster else 1
