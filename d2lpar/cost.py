@@ -64,8 +64,7 @@ def ring_s(size_bytes, k, link):
 
 def rounds_s(rounds, link, common=Link(0.0, 0.0)):
     """Seconds for rounds as a meter counts them: `rounds[i]` lists the messages' bytes.
-    A round lasts as long as its longest message alone or, if that is longer, as all
-    of them need on the shared bus, `common`."""
+    A round waits for its longest message, or until the bus `common` has carried all."""
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte

@@ -315,6 +315,19 @@ def test_watching_sees_the_own_gradient_and_leaves_no_hook():
     assert len(seen.steps) == 2 and not net._forward_pre_hooks
 
 
+def test_the_own_gradient_is_noted_without_the_factor_of_a_grad_scaler():
+    def train(net, batches):
+        optimizer, scaler = torch.optim.SGD(net.parameters(), 0.5), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        for X, y in batches:
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(net(X), y)).backward()
+            scaler.step(optimizer)  # divides the factor out
+            scaler.update()
+
+    for step in record_training(train, make_net(), [examples(make_net, 4)] * 2).steps:
+        torch.testing.assert_close(step.own, step.gradients)
+
+
 def test_nothing_that_was_replaced_for_a_run_is_left_behind(ranks):
     def broken(net, batches):
         assert torch.get_default_dtype() == torch.float64 and torch.zeros(2).float().dtype == torch.float64
@@ -430,18 +443,47 @@ def test_unequal_shards_are_unequal_and_none_is_empty():
             assert sorted(i for shard in shards for i in shard) == list(range(n)) and len(sizes) == k and min(sizes) >= 1 and sizes[0] > sizes[-1]
 
 
-def test_a_factor_is_told_from_another_gradient_in_three_numbers():
-    """By hand: a single device has (1, 2, 2); 2 ranks that both have twice that have summed."""
+def records_of_one_gradient(*own_and_taken):
+    """As `records`, of one step and one parameter: each process's own gradient, and what its optimizer took."""
     alone, ranks = records()
-    for record in [alone, *ranks]:
+    for record, (own, taken) in zip([alone, *ranks], own_and_taken, strict=True):
         del record.steps[1:]
         record.steps[0].gradients.clear()
         record.steps[0].examples.clear()
-        record.steps[0].gradients["0.bias"] = torch.tensor([1.0, 2.0, 2.0, 0.0, 0.0]).double()
-        record.steps[0].passes[:] = [{"0.bias": torch.tensor([1.0, 2.0, 2.0, 0.0, 0.0]).double()}]
-    for rank in ranks:
-        rank.steps[0].gradients["0.bias"] *= 2
-        rank.steps[0].passes[:] = [{"0.bias": rank.steps[0].gradients["0.bias"] / 2}]
+        record.steps[0].gradients["0.bias"] = taken.clone()
+        record.steps[0].passes[:] = [{"0.bias": own.clone()}]
+    return alone, ranks
+
+
+def clipped(g, bound=0.05):
+    """As a script clips that does not call clip_grad_norm_."""
+    return g * min(1.0, bound / (g.norm().item() + 1e-6))
+
+
+SHARDS = torch.tensor([[1.0, -2.0, 2.0, 0.3, 0.0], [0.4, 1.0, 3.0, -1.0, 0.7]]).double()
+
+
+@pytest.mark.parametrize("exchanged, faults", [(SHARDS.mean(0), []), (SHARDS.sum(0), ["summed"])])
+def test_a_script_that_clips_by_itself_does_not_hide_whether_gradients_were_summed(exchanged, faults):
+    """The loss has class weights, so a single device's gradient is not the mean of the shards'."""
+    one, taken = (3 * SHARDS[0] + SHARDS[1]) / 4, clipped(exchanged)
+    found = Diagnosis("clipped")
+    compare(*records_of_one_gradient((one, clipped(one)), (SHARDS[0], taken), (SHARDS[1], taken)), LABELS, found)
+    assert list(found.faults) == faults and ("weighted mean" in found.notes) == (not faults), str(found)
+
+
+def test_an_average_that_is_divided_again_is_named_even_if_only_the_single_device_clips():
+    mean = SHARDS.mean(0)
+    taken = mean / 2  # which is shorter than the bound
+    found = Diagnosis("divided again")
+    compare(*records_of_one_gradient((mean, clipped(mean, 0.7 * mean.norm().item())), (SHARDS[0], taken), (SHARDS[1], taken)), LABELS, found)
+    assert list(found.faults) == ["averaged twice"], str(found)
+
+
+def test_a_factor_is_told_from_another_gradient_in_three_numbers():
+    """By hand: a single device has (1, 2, 2); 2 ranks that both have twice that have summed."""
+    g = torch.tensor([1.0, 2.0, 2.0, 0.0, 0.0]).double()
+    alone, ranks = records_of_one_gradient((g, g), (g, 2 * g), (g, 2 * g))
     found = Diagnosis("three numbers")
     compare(alone, ranks, LABELS, found)
     assert "2 times the single-device gradient" in found.faults["summed after DDP"]

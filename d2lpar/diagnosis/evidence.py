@@ -271,9 +271,7 @@ class Evidence:
         if abs(taken / right - 1) < 1e-2:  # both were clipped to one norm, which hides the factor all but for CLIP_EPS
             bound = right * (own + CLIP_EPS) / own
             return CLIP_EPS * taken / (bound - taken) / self._mean.norm().item() if bound > taken else None
-        if near(ours, 1) or near(ours, self.k):  # only the single device was clipped
-            return ours
-        return ours / theirs
+        return ours  # only the single device was clipped
 
     @cached_property
     def fixed_divisor(self) -> float | None:

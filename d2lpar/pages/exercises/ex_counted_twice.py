@@ -1,6 +1,6 @@
 """The check of the exercise `ex-counted-twice`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(9 / 12, {
     8 / 10: "That is the accuracy on the ten images. How many images does the sampler hand out?",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-eight-gpus`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(5 / 14, {
     2.857: "That is the speed-up; divide it by the number of GPUs.",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-factor`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(0.75, {
     -1: "That is the mean of the two means. What is the right mean?",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-four-ranks`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(0.5, {
     2: "What does DDP do with the four gradients?",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-part-bytes`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(7.5, {
     18: "That is stage 0: nothing is divided.",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-scale`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(1 / 6, {
     1 / 12: "DDP divides by the number of ranks.",

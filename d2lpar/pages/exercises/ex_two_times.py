@@ -1,6 +1,6 @@
 """The check of the exercise `ex-two-times`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(16.8, {
     16.0: "That is the time for the bytes. What does each message cost?",

@@ -1,6 +1,6 @@
 """The check of the exercise `ex-uneven`."""
 
-from d2lpar.pages.exercises import by_hand
+from d2lpar.pages.exercises.hints import by_hand
 
 check_number = by_hand(6, {
     3: "That is one half; the complete chunks go round, too.",
