@@ -92,14 +92,14 @@ def test_a_host_has_a_name_an_address_and_process_numbers_of_its_own_and_shares_
 
 @needs_cluster
 def test_a_program_whose_process_is_terminated_or_killed_ends(cluster: Cluster) -> None:
-    running = ["sh", "-c", "cat /proc/[0-9]*/comm"]
     for end in (subprocess.Popen.terminate, subprocess.Popen.kill):
-        sleeping = cluster.popen(1, "sleep", "1000")
-        while "sleep\n" not in cluster.run(1, *running):
+        program, family = cluster.popen(1, "sleep", "1000"), []
+        while "sleep" not in [process.name() for process in family]:
             time.sleep(0.05)
-        end(sleeping)
-        sleeping.wait()
-        while "sleep\n" in cluster.run(1, *running):
+            family = psutil.Process(program.pid).children(recursive=True)
+        end(program)
+        program.wait()
+        while any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family):
             time.sleep(0.05)
 
 
