@@ -332,7 +332,9 @@ import torch, torch.distributed as dist
 dist.init_process_group("gloo")
 x = torch.ones(1)
 dist.all_reduce(x)
-print("met", int(x), flush=True)
+print(f"met {int(x)}\\n", end="", flush=True)
+dist.barrier()
+dist.destroy_process_group()
 """
 
 
@@ -351,7 +353,7 @@ def test_machines_that_call_themselves_127_0_1_1_need_a_name_and_an_interface(cl
              f"--rdzv-endpoint={endpoint}:29400", str(program)]
     with open(tmp_path / "log", "wb") as log:
         agents = [cluster.popen(i, *words, stdout=log, stderr=log, env=variables) for i in range(2)]
-    end = time.monotonic() + (120 if statuses[0] is not None else 30)
+    end = time.monotonic() + (240 if statuses[0] is not None else 30)
     while time.monotonic() < end and any(agent.poll() is None for agent in agents):
         time.sleep(0.2)
     said = (tmp_path / "log").read_text()
