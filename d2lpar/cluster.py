@@ -169,7 +169,7 @@ class Cluster:
         """Run a program on a host to its end; what it printed.
 
         Raises:
-            subprocess.CalledProcessError: if it failed.
+            CalledProcessError: if it failed.
         """
         program = self.popen(host, *words, stdout=subprocess.PIPE, text=True)
         printed = program.communicate()[0]
@@ -185,7 +185,8 @@ class Cluster:
     def network(self, rank: int) -> list[str]:
         """The namespaces that a rank's process enters, in this order, to be on its host, number rank % hosts."""
         room, inside = f"/proc/{self._room.pid}", self._inside(rank % len(self.hosts))
-        return [*[f"{room}/ns/user"] * self._room.has_user, f"{room}/root/proc/{inside.pid}/ns/net"]
+        files = f"{room}/root"  # as the room sees them
+        return [*[f"{room}/ns/user"] * self._room.has_user, f"{files}/proc/{inside.pid}/ns/net"]
 
     def close(self) -> None:
         """End all hosts and everything that runs on them."""

@@ -30,6 +30,7 @@ configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis"
 
 ROOT = Path(__file__).resolve().parents[1]
 NO_BROWSER = "no Chromium or Chrome on this machine"
+NO_CLUSTER = "this machine cannot make a cluster"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -54,8 +55,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     """The last lines say how many tests lacked a browser or a cluster, and how many tests ran on a cluster."""
-    from helpers.hosts import NO_CLUSTER
-
     result = yield
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter and not hasattr(session.config, "workerinput"):

@@ -21,12 +21,12 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from conftest import NO_CLUSTER
 from d2lpar.cluster import Cluster, ClusterError
 from d2lpar.launch import RankGroup
 from d2lpar.pages.cluster_results import what_is_missing
 from d2lpar.pages.kill_tests import Kill, PowerOff, differing, kill_test
 from d2lpar.pages.results import stored_results
-from helpers.hosts import NO_CLUSTER
 from helpers.train_script import script_on_few_images
 from record_cluster import run_cells
 

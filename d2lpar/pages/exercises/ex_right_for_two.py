@@ -14,10 +14,10 @@ def check(wrong_s):
             if not is_number(two) or not is_number(eight):
                 return "Not yet: wrong_s must return a number of seconds."
             if not abs(two / ring_s(size, 2, link) - 1) < 1e-9:
-                return (f"Not yet: on two devices, {size:,} bytes over {link} take {two:.6g} s by your formula and "
-                        f"{ring_s(size, 2, link):.6g} s by the ring's.")
+                return (f"Not yet: on two devices you give {two:.6g} s for {size:,} bytes over {link}, and the ring "
+                        f"takes {ring_s(size, 2, link):.6g} s.")
     size, link = 516_272, LINKS[0]
     if not wrong_s(size, 8, link) >= 2 * ring_s(size, 8, link):
-        return (f"Not yet: on eight devices, {size:,} bytes over {link} take {wrong_s(size, 8, link):.6g} s by your "
-                f"formula, which is less than twice {ring_s(size, 8, link):.6g} s.")
+        return (f"Not yet: on eight devices you give {wrong_s(size, 8, link):.3g} s for {size:,} bytes, and the ring "
+                f"takes {ring_s(size, 8, link):.3g} s.")
     return "Right."
