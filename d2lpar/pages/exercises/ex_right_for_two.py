@@ -18,6 +18,6 @@ def check(wrong_s):
                         f"takes {ring_s(size, 2, link):.6g} s.")
     size, link = 516_272, LINKS[0]
     if not wrong_s(size, 8, link) >= 2 * ring_s(size, 8, link):
-        return (f"Not yet: on eight devices you give {wrong_s(size, 8, link):.3g} s for {size:,} bytes, and the ring "
-                f"takes {ring_s(size, 8, link):.3g} s.")
+        return (f"Not yet: on 8 devices, {size:,} bytes take {wrong_s(size, 8, link):.3g} s, and a ring takes "
+                f"{ring_s(size, 8, link):.3g} s.")
     return "Right."
