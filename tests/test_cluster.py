@@ -311,6 +311,20 @@ def test_what_a_machine_lacks_is_said_in_one_line(monkeypatch: pytest.MonkeyPatc
     assert left_behind() == []
 
 
+def test_only_a_host_of_a_cluster_can_be_switched_off(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="only a host of a cluster can be switched off"):
+        kill_test(tmp_path / "run", kills=[PowerOff(1)])
+    assert not (tmp_path / "run").exists()
+
+
+@needs_cluster
+@pytest.mark.parametrize("kill", [Kill(1, 0), PowerOff(1, 0)], ids=["rank", "host"])
+def test_rank_0_which_reports_what_it_notices_is_not_killed(cluster: Cluster, tmp_path: Path, kill: Kill | PowerOff) -> None:
+    with pytest.raises(ValueError, match="so it must stay"):
+        kill_test(tmp_path / "run", kills=[kill], cluster=cluster)
+    assert not (tmp_path / "run").exists()
+
+
 @needs_cluster
 @pytest.mark.weekly  # the chapter's last cell does the same
 @pytest.mark.parametrize("kill", [Kill(12, 1), PowerOff(12)], ids=["killed", "power off"])

@@ -104,6 +104,8 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
         TimeoutError: if the run has not ended after `limit_s`; the message holds its log.
         RuntimeError: if the run ended before all kills.
     """
+    if not cluster and any(isinstance(kill, PowerOff) for kill in kills):
+        raise ValueError("only a host of a cluster can be switched off: kill_test(..., cluster=cluster)")
     if cluster and any(kill[1] == 0 for kill in kills):
         raise ValueError(f"rank 0 reports what it notices, so it must stay; got {list(kills)}")
     log = Path(folder, "log")
@@ -134,12 +136,10 @@ def kill_test(folder: str | Path, *options: str, kills: Sequence[Kill | PowerOff
         for kill in kills:
             wait(lambda: updates(folder) >= kill.step)  # noqa: B023
             before, lost, killed = attempts(), losses(), time.monotonic()
-            if isinstance(kill, PowerOff):
-                if cluster is None:
-                    raise ValueError("only a host of a cluster can be switched off: kill_test(..., cluster=cluster)")
+            if cluster and isinstance(kill, PowerOff):
                 cluster.power_off(kill.host)
                 running[kill.host].wait()
-            else:
+            elif isinstance(kill, Kill):
                 with suppress(LookupError, psutil.NoSuchProcess):
                     rank_of(running[kill.rank if cluster else 0], kill.rank).send_signal(kill.signal)
             if cluster:
