@@ -91,7 +91,7 @@ def write_texts(app: Sphinx, error: Exception | None) -> None:
     for page in sorted(app.env.found_docs, key=lambda page: (not page.startswith("notebooks/"), page)):
         title = ("API: " if page.startswith("book/api/") else "") + numbered_title(app, page)
         pages.append([app.builder.get_target_uri(page), title, [*parts_of(page, app.env)]])
-    target.write_text(f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False)};\n", "utf8")
+    target.write_text(f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False, separators=(',', ':'))};\n", "utf8")
 
 
 def setup(app: Sphinx) -> dict:
