@@ -197,6 +197,11 @@ def test_predicted_curves_are_dashed_and_measured_points_carry_the_marker():
     assert "Predicted: ring: from 1 to 2. Measured: ring: from 3 to 5" in fig.get_label()
 
 
+def test_a_curve_that_was_not_measured_has_no_points():
+    fig = plot.draw_curves({"one": [2.0, 2.0], "two": [3.0, 1.0]}, "Mbit/s", "ms", [1, 2], points={"two": [3.1, 1.1]})
+    assert [line.get_label() for line in fig.axes[0].lines] == ["one, predicted", "two, predicted", "two, measured"]
+
+
 def test_every_training_is_a_line_and_those_of_one_name_look_alike():
     fig = plot.draw_runs({"one": [([1, 2], [0.3, 0.5]), ([1, 3], [0.2, 0.6])], "two": [([0.5], [0.4])]}, "time (s)", "accuracy")
     lines = fig.axes[0].lines

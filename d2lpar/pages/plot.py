@@ -82,8 +82,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
                 points: Mapping[str, Sequence[float]] | None = None) -> Figure:
     """Lines over `x` (1, 2, 3, ... by default), curve i in the style of rank i, each labelled by its name.
 
-    The scales are matplotlib's, "linear" or "log". `points` holds the measured values of each curve, under the same
-    names: they get the markers, and the lines are dashed.
+    The scales are matplotlib's, "linear" or "log". `points` holds the measured values of those curves that have any,
+    under the same names: they get the markers, and the lines are dashed.
     """
     fig, ax = _subplots()
     for i, (name, values) in enumerate(curves.items()):
@@ -92,7 +92,8 @@ def draw_curves(curves: Mapping[str, Sequence[float]], xlabel: str, ylabel: str,
             ax.plot(places, values, label=name, markevery=max(1, len(values) // 10), **style)
         else:
             ax.plot(places, values, "--", color=style["color"], label=f"{name}, predicted")
-            ax.plot(places, points[name], linestyle="none", label=f"{name}, measured", **style)
+            if name in points:
+                ax.plot(places, points[name], linestyle="none", label=f"{name}, measured", **style)
     ax.set(xlabel=xlabel, ylabel=ylabel, xscale=xscale, yscale=yscale)
     if x is None:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
