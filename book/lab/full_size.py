@@ -56,7 +56,7 @@ PREDICTIONS = {
     "damped": "A damped step costs less than half a point.",
     "length, not noise": "At the usual length, the 96 images cost less than half as much as at full length; and 512 "
                          "images at the length of the 96 cost more than half as much as the 96.",
-    "training": "In the trainings with a quarter of the channels, full steps lower the mean accuracy over epochs 4 to "
+    "training": "In the runs with a quarter of the channels, full steps lower the mean accuracy over epochs 4 to "
                 "10 by less than 4.5 points, half of the nine points, compared with dropped ones.",
     "damped training": "Damped steps change it by less than one point.",
 }
@@ -225,7 +225,7 @@ def run_all(path: Path, num_seeds: int = SEEDS) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="the case study at full size (five hours on two cores)")
     parser.add_argument("file", type=Path, help="where the results go; stopped, the same command goes on from there")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of the trainings of ten epochs ({SEEDS})")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of the runs of ten epochs ({SEEDS})")
     args = parser.parse_args()
     try:
         run_all(args.file, args.seeds)
