@@ -114,10 +114,10 @@ def shard_parameters(module):
     rank, k = dist.get_rank(), dist.get_world_size()
     places = [(m, name, p) for m in module.modules() for name, p in
               m.named_parameters(recurse=False, remove_duplicate=False)]
-    shapes = {p: p.shape for p in module.parameters()}  # a tied parameter only once
+    shapes = {p: p.shape for p in module.parameters()}  # if two layers share one: once
     for p in shapes:
         p.data = padded(p).chunk(k)[rank].clone()
-    for m, name, p in places:  # unsafe: the shapes differ, as they must
+    for m, name, p in places:  # unsafe=True allows a part to have a different shape
         parametrize.register_parametrization(m, name, Whole(shapes[p]), unsafe=True)
 
 

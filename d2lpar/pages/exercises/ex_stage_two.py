@@ -16,7 +16,7 @@ class Micro:
         sum((torch.randn(p.shape, generator=generator) * p).sum() for p in self.params).backward()
 
 
-def check(gather_gradients):
+def check(reduce_gradients):
     """What is still wrong with the answer, in words, or "Right."."""
     for num_micro in (1, 2, 5):
         params, calls, held = [nn.Parameter(torch.zeros(n)) for n in (4, 6, 2)], [], []
@@ -30,7 +30,7 @@ def check(gather_gradients):
             part.grad = mine if part.grad is None else part.grad + mine
             p.grad = None
 
-        gather_gradients([Micro(params, seed, held) for seed in range(num_micro)], params, parts, reduce)
+        reduce_gradients([Micro(params, seed, held) for seed in range(num_micro)], params, parts, reduce)
         case = f"Not yet: {num_micro} micro-batches:"
         if len(held) != num_micro:
             return f"{case} there should be one backward pass for each, but there were {len(held)}."
