@@ -4,11 +4,11 @@ import copy
 from collections.abc import Iterator
 from pathlib import Path
 
-import full_size
 import pytest
 import torch
 from torch import Tensor, nn
 
+import full_size
 from d2lpar.checkpoints import digest_of
 from d2lpar.data import Batches
 from study import add_gradients
