@@ -281,6 +281,18 @@ def test_an_epoch_later_the_harm_is_repaired(place):
     assert -0.02 < low < 0 < high < 0.021
 
 
+def test_group_normalisation_refutes_its_prediction_and_ten_seeds_do_not_refute_that_of_half_the_rate():
+    def costs(setting):
+        runs = sorted((r for r in stored_records("last_minibatch")[1] if Setting(**r["run"]["setting"]) == setting),
+                      key=lambda r: r["run"]["seed"])
+        return [mean(r["before_last"][3:]) - mean(r["accuracies"][3:]) for r in runs]
+
+    usual = costs(Setting("full", "fresh", 2, 32, 0.2, 3558))
+    intervals = {name: median_interval([a - b / 2 for a, b in zip(costs(predicted()[name]), usual)])
+                 for name in ("half the learning rate", "group normalisation")}
+    assert intervals["half the learning rate"][0] < 0 < 0.02 < intervals["group normalisation"][0]
+
+
 def test_the_statistics_of_replica_0_cost_less_than_a_point():
     for last in ("full", "dropped"):
         low, high = median_interval([r["own"] - r["accuracies"][-1] for r in stored(last)])

@@ -156,9 +156,10 @@ def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
 
 def add_gradients(replicas, X, y, divisor):
     """Add the gradient of the summed loss / divisor to `grad`, and return its norm.
-    The replicas share their parameters, and work in turn."""
+    The replicas work in turn. Unlike real ones, they share their parameters, so that
+    one update is enough."""
     for replica, A, c in zip(replicas, *split_batch(X, y, [X.device] * len(replicas))):
-        if len(c):
+        if len(c):  # of a single image, the second replica gets none
             summed = F.cross_entropy(replica.train()(A), c, reduction="sum")
             (summed / divisor).backward()
     grads = [p.grad.flatten() for p in replicas[0].parameters() if p.grad is not None]

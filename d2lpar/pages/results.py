@@ -72,8 +72,8 @@ def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 
 def median_interval(values):
-    """The second smallest and the second largest of ten values: the median of all
-    runs like them is between the two in 98 of 100 cases."""
+    """The second smallest and the second largest of ten values: 98 of 100 such
+    intervals contain the median of all runs like them."""
     low, *_, high = sorted(values)[1:-1]
     return low, high
 
