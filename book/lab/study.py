@@ -156,8 +156,7 @@ def sharing_parameters(net: nn.Module, num_devices: int) -> list[nn.Module]:
 
 def add_gradients(replicas, X, y, divisor):
     """Add the gradient of the summed loss / divisor to `grad`, and return its norm.
-    The replicas work in turn. Unlike real ones, they share their parameters, so that
-    one update is enough."""
+    The replicas share their parameters, unlike real ones, so one update is enough."""
     for replica, A, c in zip(replicas, *split_batch(X, y, [X.device] * len(replicas))):
         if len(c):  # of a single image, the second replica gets none
             summed = F.cross_entropy(replica.train()(A), c, reduction="sum")
