@@ -53,7 +53,7 @@ SAME = {  # what a translation has as its English has it
     "labels": r"^(?:\([\w-]+\)=|:(?:label|name|link|link-type|class|gutter): .*)$",
     "directives": r"^[`:]{3,}(?:\{(?:solution|figure)\}.*|\{[\w-]+\}| *$)",
     "code": r"(?<!`)`(?:[^`\n<]* <(?=[^`\n]+>`))?([^`\n]+?)>?`(?!`)",
-    "formulas": r"\$[^$]+\$", "items": r"^ *(?:-|\d+\.) ", "cells of tables": r"(?<!\\)\|",
+    "formulas": r"\$\$[^$]+\$\$|\$[^$]+\$", "items": r"^ *(?:-|\d+\.) ", "cells of tables": r"(?<!\\)\|",
 }
 FRAME = ("links", "labels", "headings", "directives")
 TYPESET = {
