@@ -189,11 +189,12 @@ def branch(folder: Path, epoch: int, draw: int) -> dict[str, Any]:
         move(net, grads, lr)
         return accuracy(net, BRANCH_TEST)
 
-    *few, norm_few = seen(FEW)
-    *batch, norm_batch = seen(BATCH_SIZE)
-    return {"before": before, "few": after(*few, LR), "damped": after(*few, LR * FEW / BATCH_SIZE),
-            "few_usual": after(*few, LR * usual / norm_few), "batch_long": after(*batch, LR * norm_few / norm_batch),
-            "usual": usual, "norm_few": rounded(norm_few), "norm_batch": rounded(norm_batch)}
+    few, grads, norm_few = seen(FEW)
+    found = {"before": before, "few": after(few, grads, LR), "damped": after(few, grads, LR * FEW / BATCH_SIZE),
+             "few_usual": after(few, grads, LR * usual / norm_few)}
+    batch, grads, norm_batch = seen(BATCH_SIZE)
+    return found | {"batch_long": after(batch, grads, LR * norm_few / norm_batch),
+                    "usual": usual, "norm_few": rounded(norm_few), "norm_batch": rounded(norm_batch)}
 
 
 def one(folder: Path, part: str, seed: int, epoch: int, width: int = 0, last: str = "") -> dict[str, Any]:
