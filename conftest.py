@@ -17,7 +17,7 @@ VENV = ROOT / ".venv"
 UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTEST_ADDOPTS", "D2LPAR_FULL", "D2LPAR_DATA",
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
-TOGETHER = {"site": "browser pages site chapter_sizes", "lab": "lab", "launch": "launch",
+TOGETHER = {"site": "browser pages site chapter_sizes twins", "lab": "lab", "launch": "launch",
             "kills": "kill_tests",
             "ranks": "batchnorm bench ddp diagnosis evaluation fully_shard ranks sharding traffic train_ddp"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}

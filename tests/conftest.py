@@ -158,9 +158,14 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def pages(site: Path) -> list[Path]:
-    """Every page of the site that readers can stay on; index.html only sends them to the first."""
+    """Every page of the English site that readers can stay on; index.html only sends them to the first."""
     return sorted(page for page in site.rglob("*.html")
-                  if "_static" not in page.relative_to(site).parts and page != site / "index.html")
+                  if not {"_static", "zh"} & set(page.relative_to(site).parts) and page != site / "index.html")
+
+
+@pytest.fixture(scope="session")
+def chinese_pages(site: Path) -> list[Path]:
+    return sorted(page for page in (site / "zh").rglob("*.html") if page != site / "zh" / "index.html")
 
 
 @pytest.fixture(scope="module")

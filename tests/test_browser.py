@@ -75,11 +75,11 @@ class Found(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def found(browser: Browser, pages: list[Path]) -> dict[str, Found]:
+def found(browser: Browser, pages: list[Path], chinese_pages: list[Path]) -> dict[str, Found]:
     page, kinds = browser.new_page(), set()
     found = {}
-    for file in pages:
-        found[file.name] = look_at(page, file, (kind := kind_of(file)) not in kinds)
+    for file in [*pages, *chinese_pages]:
+        found["zh/" * (file in chinese_pages) + file.name] = look_at(page, file, (kind := kind_of(file)) not in kinds)
         kinds.add(kind)
     page.close()
     assert len(kinds) > 8

@@ -176,8 +176,8 @@ def test_a_button_without_an_address_stops_the_build(button: str, root: Path) ->
 
 @pytest.mark.slow
 def test_with_an_address_the_buttons_lead_to_the_page_and_to_the_notebook(root: Path, tmp_path: Path) -> None:
-    for folder in ("book/tools", "book/lab", "book/_static"):
-        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("book/tools", "book/lab", "book/_static", "book/_templates", "zh"):
+        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "notebooks", "book"))
     shutil.copy(root / "pyproject.toml", tmp_path)
     config = filled_in(root)
     config["launch_buttons"]["jupyterhub_url"] = "https://hub.example.org"

@@ -18,6 +18,7 @@ import pytest
 from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
+import working_copy
 from helpers.jupyterlab import TOKEN, environment, fetch, jupyterlab
 from revisions import notebooks
 from working_copy import MANIFEST, START, bring_up_to_date
@@ -147,12 +148,17 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
         monkeypatch.setenv(name, value)
     shutil.copytree(root / "notebooks", tmp_path / "notebooks")
     shutil.copytree(root / "book", tmp_path / "book", ignore=shutil.ignore_patterns("__pycache__"))
-    bring_up_to_date(tmp_path / "notebooks", tmp_path / "lab")
-    text = "\n\n".join(cell.source for cell in nbformat.read(tmp_path / "lab" / START, as_version=4).cells)
-    links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
-    files = {"".join(link) for link in links}
-    assert {path.name for path in root.glob("notebooks/*.ipynb")} <= files
-    assert [file for file in files if not (tmp_path / "lab" / file).is_file()] == []
+    monkeypatch.setattr(working_copy, "ROOT", tmp_path)
+    working_copy.main()
+    for lab, chapters in ((tmp_path / "lab", root.glob("notebooks/*.ipynb")), (tmp_path / "lab" / "zh", (tmp_path / "lab" / "zh").glob("*.ipynb"))):
+        text = "\n\n".join(cell.source for cell in nbformat.read(lab / START, as_version=4).cells)
+        links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
+        files = {"".join(link) for link in links}
+        assert {path.name for path in chapters} - {START} <= files
+        assert [file for file in files if not (lab / file).is_file()] == []
+    for chapter in (tmp_path / "lab" / "zh").rglob("*.ipynb"):
+        links = re.findall(r"\]\(([^)#:]+\.(?:ipynb|md))", "".join(cell.source for cell in nbformat.read(chapter, as_version=4).cells))
+        assert links and [link for link in links if not (chapter.parent / link).is_file()] == [], chapter.name
 
 
 def test_captions_which_only_the_site_shows_become_cells_below_their_figures(book: Path, lab: Path) -> None:
@@ -176,10 +182,8 @@ def recipe(root: Path, target: str) -> list[str]:
 @pytest.mark.parametrize("target, folder", [("lab", "lab"), ("edit", "notebooks")])
 def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: str, folder: str, root: Path, tmp_path: Path) -> None:
     top = tmp_path / "a book"
-    (top / "book").mkdir(parents=True)
-    for part in ("notebooks", "book/tools"):
+    for part in ("notebooks", "book", "zh"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(root / "book" / "index.md", top / "book")
     *before, lab = recipe(root, target)
     for command in before:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
@@ -193,6 +197,6 @@ def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: 
         assert {entry["name"] for entry in contents(folder)["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
         assert contents("book")["type"] == "directory", "links lead there"
         assert target == "edit" or f'"treePath": "lab/{START}"' in fetch(f"{address}/?{TOKEN}"), "the overview opens first"
-        for chapter in notebooks(top / folder):
+        for chapter in [*notebooks(top / folder), *notebooks(top / folder / "zh")]:
             cells = contents(chapter.relative_to(top).as_posix())["content"]["cells"]
             assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"), "figures come with a run only"

@@ -1,3 +1,5 @@
+const inChinese = document.documentElement.lang === "zh-CN";
+
 // When the formulas are typeset, some moments after the page is there. The button for paper waits for them.
 const typeset = new Promise((loaded) => window.addEventListener("load", loaded))
   .then(() => window.MathJax?.startup?.promise).then(() => document.fonts.ready);
@@ -12,7 +14,12 @@ window.addEventListener("load", async () => {
   sidebar.querySelectorAll("summary").forEach((e) =>
     e.setAttribute("aria-label", `Pages of ${e.closest("li").querySelector("a").textContent}`));
   sidebar.setAttribute("role", "region");
-  sidebar.setAttribute("aria-label", "Book");
+  sidebar.setAttribute("aria-label", inChinese ? "全书" : "Book");
+  if (inChinese) { // the theme has these in English
+    document.querySelectorAll("nav[aria-label]").forEach((e) => e.setAttribute("aria-label", e.closest(".bd-sidebar-primary") ? "章节" : "本页"));
+    document.querySelectorAll(".primary-toggle").forEach((e) => { e.title = "显示或隐藏目录"; });
+    document.querySelectorAll(".secondary-toggle").forEach((e) => { e.title = "显示或隐藏本页目录"; });
+  }
   // The letters of the font that draws the icons are no words.
   document.querySelectorAll("i[class*='fa-']").forEach((e) => e.setAttribute("aria-hidden", "true"));
   // Without this a browser shows the notebook or the script as text, as it still does with a page from the disk.

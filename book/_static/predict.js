@@ -12,17 +12,17 @@ document.querySelectorAll(".predict-question").forEach((question, place) => {
   const hide = (hidden) => answer.forEach((e) => { e.hidden = hidden && "until-found"; }); // a search in the page shows it
   const form = make("form", { className: "predict", id: `predict-${place}` });
   const input = make("input", { id: `prediction-${place}`, autocomplete: "off" });
-  const button = make("button", { className: "predict", textContent: "Show the answer" });
+  const button = make("button", { className: "predict", textContent: inChinese ? "显示答案" : "Show the answer" });
   const words = make("p", { className: "predicted", tabIndex: -1 });
   const show = () => {
     hide(false);
-    words.textContent = input.value.trim() ? `You predicted: ${input.value.trim()}` : "The answer:";
+    words.textContent = input.value.trim() ? `${inChinese ? "你的预测：" : "You predicted: "}${input.value.trim()}` : inChinese ? "答案：" : "The answer:";
     form.remove();
     button.replaceWith(words);
     answer.flatMap((e) => [...e.querySelectorAll("figure, pre")]) // what scrolls can be reached by keyboard
       .forEach((e) => { if (e.scrollWidth > e.clientWidth) e.tabIndex = 0; });
   };
-  form.append(make("label", { htmlFor: input.id, textContent: "Your prediction" }), input);
+  form.append(make("label", { htmlFor: input.id, textContent: inChinese ? "你的预测" : "Your prediction" }), input);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     show();

@@ -3,7 +3,8 @@ const SHOWN = 20;
 const ASKED = 9; // times the points, for what is called just so
 // Words that say nothing alone.
 const COMMON = new Set(`a all an and are as at be but by can do does for from get has have how i if in is it its me my no not of off
-  on or out so than that the their then there this to up versus vs was we what when where which who why will with you your`.split(/\s+/));
+  on or out so than that the their then there this to up versus vs was we what when where which who why will with you your
+  的 了 是 在 和 与 吗 呢 有 把 被 也 都 不 什么 怎样 怎么 如何 为什 为什么 哪些 一个 这个 没有 可以`.split(/\s+/));
 
 const add = (parent, tag, text = "") => {
   const element = parent.appendChild(document.createElement(tag));
@@ -11,8 +12,10 @@ const add = (parent, tag, text = "") => {
   return element;
 };
 
-// Without the quotes, brackets and dots around a word, and without the package in front of a name.
-const wordsOf = (query) => query.toLowerCase().split(/\s+/)
+// Without the quotes, brackets and dots around a word, and without the package in front of a name. Where Chinese begins or
+// ends, a word does.
+const HAN = /\p{Script=Han}/u;
+const wordsOf = (query) => query.toLowerCase().split(/\s+|(?<=\p{Script=Han})(?!\p{Script=Han})|(?<!\p{Script=Han})(?=\p{Script=Han})/u)
   .map((word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "")).filter(Boolean);
 
 const plain = (words) => wordsOf(words).join(" ");
@@ -29,9 +32,12 @@ const termsOf = (words) => {
   const says = words.map((word) => all || !COMMON.has(word));
   const pairs = words.slice(1).map((word, i) => (says[i] || says[i + 1]) && [words[i], word].map(spelled).join(BETWEEN));
   const whole = words.length > 2 ? [words.map(spelled).join(BETWEEN)] : [];
-  return [...new Set([...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
+  return [...new Set([...words.flatMap(twos), ...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
 };
-const pattern = (source) => new RegExp(`(?<![\\p{L}\\p{N}])(?:${source})`, "giu");
+// Chinese has no spaces: each two letters that stand together may be a word.
+const twos = (word) => !HAN.test(word) ? [] : [...word].slice(1).map((letter, i) => [...word][i] + letter).filter((two) => !COMMON.has(two));
+// At the start of a word; a Chinese one starts after any letter, and any word starts after a Chinese letter.
+const pattern = (source) => new RegExp(`(?<!(?!\\p{Script=Han})[\\p{L}\\p{N}](?!\\p{Script=Han}))(?:${source})`, "giu");
 
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
 const shareOf = (page, anchor) =>
@@ -71,8 +77,9 @@ const excerpt = (text, any) => {
   const found = [...text.matchAll(any)];
   const lettersFrom = (at) => found.reduce((sum, { index, 0: { length } }) => sum + (index >= at && index < at + 140 ? length : 0), 0);
   const place = found.map(({ index }) => index).reduce((best, at) => lettersFrom(at) > lettersFrom(best) ? at : best, 0);
-  const start = place < 80 ? 0 : text.indexOf(" ", place - 80) + 1;
-  const end = text.length - start < 220 ? text.length : text.lastIndexOf(" ", start + 220);
+  const gaps = [...text.matchAll(/(?<=[\s\p{Script=Han}，。：；？！、）])/gu)].map(({ index }) => index); // where a line may break
+  const start = place < 80 ? 0 : gaps.find((at) => at > place - 80) ?? place;
+  const end = text.length - start < 220 ? text.length : gaps.findLast((at) => at <= start + 220) ?? start + 220;
   return (start ? "… " : "") + text.slice(start, end) + (end < text.length ? " …" : "");
 };
 
@@ -89,11 +96,11 @@ window.addEventListener("DOMContentLoaded", () => {
   }));
   const found = terms.length ? rank(terms, places) : [];
   const any = pattern(terms.toReversed().join("|"));
-  const news = add(results, "p", found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places for “${query}”:`
+  const news = add(results, "p", inChinese ? `“${query}”：${found.length ? `找到${found.length}处，最相关的在前` : "什么也没有找到"}。` : found.length > SHOWN ? `The best ${SHOWN} of ${found.length} places for “${query}”:`
     : found.length > 1 ? `${found.length} places for “${query}”, the best first:`
     : found.length ? `One place for “${query}”:` : `Nothing found for “${query}”. Is there another word for it in the `);
   news.setAttribute("role", "status");
-  if (!found.length) {
+  if (!found.length && !inChinese) {
     add(news, "a", "glossary").href = "book/glossary.html";
     news.append(", or the name of a function in the ");
     add(news, "a", "API").href = "book/api.html";

@@ -56,7 +56,7 @@ def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
     """
     question = None
     for node in list(doctree.findall(nodes.Element)):
-        if isinstance(node, nodes.strong) and node.astext().startswith("Predict"):
+        if isinstance(node, nodes.strong) and node.astext().startswith(("Predict", "预测")):
             question = node.parent
             in_opening = question.parent.parent is doctree  # which is answered further down
             cell = None if in_opening else first_output(question)

@@ -3,8 +3,6 @@
     python book/tools/twins.py new NAME                   write zh/NAME.md, each part with its English above it
     python book/tools/twins.py status [NAME ...]          what is missing, stale, or different from the English
     python book/tools/twins.py accept NAME [KEY ...]      these parts, or all, fit today's English
-    python book/tools/twins.py diff NAME                  what changed in English since a part was translated
-    python book/tools/twins.py site [FOLDER]              build the Chinese site into FOLDER/zh (_build/html/zh)
 
 NAME is `02_name`, `index`, `README`, or a path such as `notebooks/appendix/name`.
 A translation has a part for each Markdown cell, caption and alt text of a notebook, and for each section of a page.
@@ -16,7 +14,6 @@ order. A fence of code is left empty (in README.zh.md, which is shown as it is, 
 from __future__ import annotations
 
 import copy
-import difflib
 import os
 import re
 import sys
@@ -33,22 +30,22 @@ from markdown_it import MarkdownIt
 from myst_parser.mdit_to_docutils.base import default_slugify
 from nbformat import NotebookNode
 
-from revisions import git
-
 ROOT = Path(__file__).resolve().parents[2]
 HERE = ROOT / "zh"
-README = "README"  # of the repository, which is no page of the site
+INDEX, README = "book/index", "README"  # the first page of the site, and of the repository
 WORDS = tomllib.loads((HERE / "terms.toml").read_text("utf8"))
 Translation = dict[str, tuple[str, str]]  # for each part its hash and its text
 
 MARK = re.compile(r"^<!-- ([\w-]+(?: (?:caption|alt\d?))?) ([0-9a-f]{8}) -->\n", re.M)
+FENCE = re.compile(r"(^ *`{3,}(?:[a-z]+|\{code-block\}.*)\n)((?:.*\n)*?)(^ *`{3,}$)", re.M)  # of code
+HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?#+ (.*)$", re.M)
 ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
-NUMBER = re.compile(r"(?<![\w.,])\d+(?:[.,]\d+)*")
+NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CARD = re.compile(r"^:link: (.*)\n:link-type: doc$", re.M)
 HAN = r"\u3400-\u9fff"
 WIDE = HAN + r"\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019\u2014\u2026"
-STARTS = re.compile(r"\s*(?:$|[-*+] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
+STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
 STANDS = re.compile(r"\s*$|[`:]{3,}|#+ |:[\w-]+:|\([\w-]+\)=|\||\$\$|.*\\$")  # alone
 INDENT = re.compile(r"(\s*(?:(?:[-*+]|\d+\.) +)?).*")
 SAME = {  # what a translation has as its English has it
@@ -58,6 +55,7 @@ SAME = {  # what a translation has as its English has it
     "code": r"(?<!`)`(?:[^`\n<]* <(?=[^`\n]+>`))?([^`\n]+?)>?`(?!`)",
     "formulas": r"\$[^$]+\$", "items": r"^ *(?:-|\d+\.) ", "cells of tables": r"(?<!\\)\|",
 }
+FRAME = ("links", "labels", "headings", "directives")
 TYPESET = {
     "a half-width mark beside a Chinese letter": rf"[{HAN}][,;:!?]|[{HAN}]\.(?!\w)|[,;!?](?=[{HAN}])",
     "a space beside a Chinese letter": rf"[{HAN}] +[A-Za-z0-9`$]|[A-Za-z0-9`$] +[{HAN}]",
@@ -75,9 +73,6 @@ class Part(NamedTuple):
     def hash(self) -> str:
         text = NUMBER.sub("#", self.text) if self.kind == "alt" else self.text
         return sha256(text.encode()).hexdigest()[:8]
-
-
-# the English
 
 
 def named(name: str) -> str:
@@ -118,19 +113,16 @@ def places(source: NotebookNode | list) -> Iterator[tuple[str, str, Any, Any]]:
 def sections(text: str) -> list[list[str]]:
     """The sections of a page, each as its slug, its text and the blank lines after it."""
     found: list[list[str]] = []
-    for kind, line in lines_of(text):
-        if kind == "text" and line.startswith("#"):
-            slug = default_slugify(headings(line)[0])
-            found.append([slug + f"-{len(found)}" * any(slug == one[0] for one in found), ""])
-            if len(found) > 1 and (label := re.search(r"\n(\([\w-]+\)=\n)$", found[-2][1])):
-                found[-2][1], found[-1][1] = found[-2][1][:label.start(1)], label[1]
-        found[-1][1] += line + "\n"
-    return [[slug, text.rstrip(), text[len(text.rstrip()):]] for slug, text in found]
+    starts = [each.start() for each in re.finditer(rf"{FENCE.pattern}|{HEADING.pattern}", text, re.M) if not each[1]]
+    for start, end in zip(starts, [*starts[1:], len(text)]):
+        body = text[start:end].rstrip()
+        found.append([default_slugify(headings(body)[0]), body, text[start + len(body):end]])
+    return found
 
 
-def load(page: str, text: str | None = None) -> NotebookNode | list:
-    text = source_of(page).read_text("utf8") if text is None else text
-    return nbformat.reads(text, as_version=4) if page.startswith("notebooks/") else sections(text.removesuffix("\n"))
+def load(page: str) -> NotebookNode | list:
+    text = source_of(page).read_text("utf8")
+    return nbformat.reads(text, as_version=4) if page.startswith("notebooks/") else sections(text)
 
 
 def dump(source: NotebookNode | list) -> str:
@@ -141,9 +133,6 @@ def dump(source: NotebookNode | list) -> str:
 
 def parts_of(source: NotebookNode | list) -> dict[str, Part]:
     return {key: Part(kind, holder[where]) for key, kind, holder, where in places(source)}
-
-
-# the translation
 
 
 def read(text: str) -> Translation:
@@ -160,9 +149,8 @@ def write(page: str, translation: Translation, english: dict[str, Part]) -> None
     def shown(key: str) -> str:
         return f"<!-- ENGLISH\n{english[key].text.replace('-->', '-- >')}\n-->\n" if key in english else ""
 
-    target_of(page).parent.mkdir(parents=True, exist_ok=True)
-    target_of(page).write_text("\n".join(
-        f"<!-- {key} {known} -->\n{shown(key)}{text}\n" for key, (known, text) in translation.items()), "utf8")
+    store(target_of(page), "\n".join(
+        f"<!-- {key} {known} -->\n{shown(key)}{text}\n" for key, (known, text) in translation.items()))
 
 
 def missing(parts: dict[str, Part], translation: Translation) -> list[str]:
@@ -184,51 +172,21 @@ def pages() -> tuple[str, ...]:
 
 @cache
 def twins() -> tuple[str, ...]:
-    """The pages that are in the Chinese site: nothing is missing."""
-    return tuple(page for page in pages() if page != README and not missing(parts_of(load(page)), translation_of(page)))
-
-
-def lines_of(text: str) -> list[tuple[str, str]]:
-    """The lines of a Markdown text, each "code" in a fence of code, "fence" where a directive is, or "text"."""
-    found: list[tuple[str, str]] = []
-    fences: list[re.Match] = []
-    for line in text.split("\n"):
-        mark = re.match(r"(`{3,}|:{3,})(.*)", line)
-        in_code = bool(fences) and "{" not in fences[-1][2]
-        if mark and fences and not mark[2].strip() and fences[-1][1] == mark[1]:
-            fences.pop()
-            found.append(("end of code" if in_code else "fence", line))
-        elif mark and not in_code:
-            fences.append(mark)
-            found.append(("fence" if "{" in mark[2] else "code", line))
-        else:
-            found.append(("code" if in_code else "text", line))
-    return found
+    """The pages that are in the Chinese site: its first, and those in which nothing is missing."""
+    found = [page for page in pages() if page != README and not missing(parts_of(load(page)), translation_of(page))]
+    return tuple(dict.fromkeys([INDEX, *found]))
 
 
 def codes(text: str) -> list[str]:
-    """The fences of code in a text."""
-    kept = [line + "\n" + "\0" * (kind == "end of code") for kind, line in lines_of(text) if "code" in kind]
-    return "".join(kept).split("\0")[:-1]
-
-
-def with_codes(text: str, new: list[str] | None = None) -> str:
-    """The text with other fences of code, or with none."""
-    left, made = list(new or []), []
-    for kind, line in lines_of(text):
-        if kind == "end of code" and new is not None:
-            made.append(left.pop(0).rstrip("\n"))
-        elif "code" not in kind:
-            made.append(line)
-    return "\n".join(made)
+    return [fence[2] for fence in FENCE.finditer(text)]
 
 
 def joined(text: str) -> str:
     """Each paragraph in one line where a Chinese letter is on either side: a browser would put a space there."""
     made: list[str] = []
-    for kind, line in lines_of(text):
+    for line in text.split("\n"):
         before = made[-1] if made else ""
-        if (kind == "text" and not STARTS.match(line) and not STANDS.match(before)
+        if (not STARTS.match(line) and not STANDS.match(before)
                 and len(INDENT.sub(r"\1", line)) == len(INDENT.sub(r"\1", before))
                 and (re.search(rf"[{WIDE}]$", before) or re.match(rf"\s*[{WIDE}]", line))):
             made[-1] = before + line.lstrip()
@@ -237,14 +195,22 @@ def joined(text: str) -> str:
     return "\n".join(made)
 
 
+def frame(text: str) -> list:
+    """What a build may fail on, if it is not as in English."""
+    found = [sorted(re.findall(SAME[what], FENCE.sub("", text), re.M)) for what in FRAME]
+    return [*found, len(codes(text))]
+
+
 def filled(part: Part, known: str, text: str) -> str:
-    """A translation with the code, or the numbers, of its English; one that is stale says so."""
+    """A translation with the code, or the numbers, of its English; one that is stale says so, and may be English."""
     fits, note = part.hash == known, WORDS["notes"]["stale"]
     if part.kind == "alt":
         numbers = NUMBER.findall(part.text)
         return re.sub(r"\{\}", lambda _: numbers.pop(0), text) if len(numbers) == text.count("{}") else part.text
-    made = with_codes(joined(text), codes(part.text)) if len(codes(text)) == len(codes(part.text)) else part.text
-    return made if fits else made + (f"（{note}）" if part.kind else f"\n\n:::{{note}}\n{note}。\n:::")
+    left = codes(part.text)
+    made = joined(FENCE.sub(r"\1\3", text)) if frame(text) == frame(part.text) else part.text
+    made = FENCE.sub(lambda fence: fence[1] + left.pop(0) + fence[3], made)
+    return made if fits else made + (f"（{note}）" if part.kind else f"\n\n（{note}。）")
 
 
 def twin(source: NotebookNode | list, translation: Translation) -> NotebookNode | list:
@@ -256,13 +222,10 @@ def twin(source: NotebookNode | list, translation: Translation) -> NotebookNode 
     return made
 
 
-# what is compared
-
-
 def prose(text: str) -> str:
     """Without code, addresses, labels and formulas."""
     text = re.sub(r"^\([\w-]+\)=$|^:[\w-]+: .*$|^[`:]{3,}\{[\w-]+\}( ex-.*| _static.*)?|`[^`\n]+`|\$[^$]+\$", " ",
-                  with_codes(text), flags=re.M)
+                  FENCE.sub("", text), flags=re.M)
     return LINK.sub("]", text)
 
 
@@ -276,15 +239,13 @@ def faults(part: Part, text: str) -> list[str]:
         more, less = [*(one - other).elements()], [*(other - one).elements()]
         return [f"{what}: only in English {more}, only here {less}"] * (one != other)
 
-    bare, english, chinese = [with_codes(each) for each in (part.text, text)], prose(part.text), prose(text)
+    bare, english, chinese = [FENCE.sub("", each) for each in (part.text, text)], prose(part.text), prose(text)
     found = []
     for what, pattern in SAME.items():
         found += compare(what, *(Counter(re.findall(pattern, each, re.M)) for each in bare))
-    inside = [[code for code in codes(each) if code.count("\n") > 2] for each in (part.text, text)]
-    if len(codes(part.text)) != len(codes(text)) or inside[1] not in ([], inside[0]):
+    if len(codes(part.text)) != len(codes(text)) or (any(codes(text)) and codes(text) != codes(part.text)):
         found.append("fences of code: as many as in English, and empty")
-    apart = re.sub(rf"(?<=[{HAN}])(?=\d)", " ", chinese)
-    found += compare("numbers", *(Counter(NUMBER.findall(each)) for each in (english, apart)))
+    found += compare("numbers", *(Counter(NUMBER.findall(each)) for each in (english, chinese)))
     said = re.sub("|".join([r'"[^"]*"', *map(re.escape, WORDS["phrases"]["not_terms"])]), "", english, flags=re.I)
     found += [f"{word}: not called {term}" for word, term in WORDS["terms"].items()
               if re.search(rf"\b{re.escape(word)}(s|es)?\b", said, re.I) and term.lower() not in chinese.lower()]
@@ -309,8 +270,8 @@ def problems(page: str) -> list[str]:
                     for fault in faults(parts[key], text)]
 
 
-def headings(source: str) -> list[str]:
-    found = re.findall(r"^#+ (.*)$", with_codes(source), re.M)
+def headings(text: str) -> list[str]:
+    found = re.findall(HEADING, FENCE.sub("", text))
     return [re.sub(r"[`*]|\]\([^)]*\)|\[", "", text) for text in found]
 
 
@@ -321,40 +282,43 @@ def anchors(page: str) -> dict[str, str]:
     return dict(zip(chinese, english, strict=True))
 
 
-def pointed(text: str, page: str, elsewhere: Callable[[str, str], str], note: str = "") -> str:
-    """The text with links to what is not translated going `elsewhere`: for a page and its suffix, an address."""
+def pointed(text: str, page: str, address: Callable[[str, str], str | None], note: str = "") -> str:
+    """The text of a page with other links: for a page and the one to which it leads, an address, or none to keep it."""
     def turned(found: re.Match) -> str:
-        card = found.re is CARD
         target, _, anchor = found[1].partition("#")
-        if re.match(r"[a-z]+:", target) or not (card or target.endswith((".ipynb", ".md"))):
+        if re.match(r"[a-z]+:", target) or not (found.re is CARD or target.endswith((".ipynb", ".md"))):
             return found[0]
         path = os.path.normpath(Path(page).parent / target)
-        there, suffix = (path, source_of(path).suffix) if card else os.path.splitext(path)
-        if there in twins():
+        if (led := address(page, path if found.re is CARD else os.path.splitext(path)[0])) is None:
             return found[0]
-        address = elsewhere(there, suffix)
-        return f":link: {address}\n:link-type: url" if card else f"]({address}{'#' * bool(anchor)}{anchor}){note}"
+        return f":link: {led}\n:link-type: url" if found.re is CARD else f"]({led}{'#' * bool(anchor)}{anchor}){note}"
 
     return CARD.sub(turned, LINK.sub(turned, text))
 
 
-def write_sources(folder: Path, elsewhere: Callable[[str, str], str] | None = None) -> None:
-    """The pages of the Chinese site as notebooks and Markdown; a file that is as it was is left alone."""
+def in_lab(page: str, led: str) -> str:
+    """The address in JupyterLab, where the chapters are in `lab` and `lab/zh`, and the other pages in `book`."""
+    def place(page: str) -> str:
+        where = ("lab/zh/" if page in twins() else "lab/" if page.startswith("notebooks/") else "") + page
+        return where.replace("notebooks/", "") + source_of(page).suffix
+
+    return os.path.relpath(place(led), "lab/zh" if page == INDEX else os.path.dirname(place(page)))
+
+
+def write_sources(folder: Path, address: Callable[[str, str], str] | None = None) -> None:
+    """The pages that are there in Chinese, as notebooks and Markdown."""
     for page in twins():
         made = twin(load(page), translation_of(page))
         for _, kind, holder, where in places(made):
-            if elsewhere and not kind:
-                holder[where] = pointed(holder[where], page, elsewhere)
+            if address and not kind:
+                holder[where] = pointed(holder[where], page, address)
         store(folder / f"{page}{source_of(page).suffix}", dump(made))
 
 
 def store(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text("utf8") != text:
+    if not path.exists() or path.read_text("utf8") != text:  # or the site would be made anew
         path.write_text(text, "utf8")
-
-
-# the commands
 
 
 def new(name: str) -> None:
@@ -372,18 +336,6 @@ def accept(name: str, *keys: str) -> None:
                  for key, (known, text) in translation.items() if key in parts}, {})
 
 
-def diff(name: str) -> None:
-    page = named(name)
-    parts, translation, file = parts_of(load(page)), translation_of(page), source_of(page)
-    wanted = {key: translation[key][0] for key in stale(parts, translation)}
-    for revision in (git(file.parent, "log", "--format=%H", "--", file.name) or "").split() if wanted else ():
-        then = parts_of(load(page, git(file.parent, "show", f"{revision}:./{file.name}")))
-        for key in [key for key, known in wanted.items() if key in then and then[key].hash == known]:
-            now = parts[key].text if key in parts else ""
-            print(*difflib.unified_diff(then[key].text.split("\n"), now.split("\n"), key, lineterm=""), sep="\n")
-            del wanted[key]
-
-
 def status(*names: str) -> bool:
     found = {page: problems(page) for page in (map(named, names) if names else pages())}
     for page, lines in found.items():
@@ -392,7 +344,7 @@ def status(*names: str) -> bool:
 
 
 def main(command: str = "status", *rest: str) -> int:
-    return int(bool({"new": new, "accept": accept, "diff": diff, "status": status}[command](*rest)))
+    return int(bool({"new": new, "accept": accept, "status": status}[command](*rest)))
 
 
 if __name__ == "__main__":

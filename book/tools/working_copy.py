@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 from ipykernel.ipkernel import IPythonKernel
@@ -24,13 +26,14 @@ from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_markdown_cell, new_notebook
 
+import twins
 from revisions import notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAC0lEQVR42mNgAAIAAAUAAen63NgAAAAASUVORK5CYII="  # PNG
 MANIFEST = ".copied.json"  # by name, the digest of the chapter as it was copied
 START = "00_start_here.ipynb"
-HOW = """## How these pages work
+WORDS = {"figure": "Fig.", "book": "../book/", "how": """## How these pages work
 
 Click a title below to open a chapter in a new tab.
 **Shift+Enter** runs a cell and moves on to the next; **Run All Cells** in the menu *Run* runs a whole chapter.
@@ -38,16 +41,17 @@ The outputs that you see first are the book's.
 
 Change whatever you like: this is your own copy, in the folder `lab`, and the book itself stays as it is.
 For a chapter as it was, delete your copy of it and run `make lab` again.
-"""
+The folder `lab/zh` has [a part of the chapters in Chinese (中文)](zh/00_start_here.ipynb).
+"""}
 
 
-def bring_up_to_date(book: Path, copies: Path) -> list[str]:
+def bring_up_to_date(book: Path, copies: Path, name_of_copies: str = "lab", words: dict[str, str] = WORDS) -> list[str]:
     """Copy the chapters of `book` into `copies`; a line for each that stays although the book's is newer."""
-    copies.mkdir(exist_ok=True)
+    copies.mkdir(exist_ok=True, parents=True)
     copied, kept = read_manifest(copies), []
-    chapters = {original.relative_to(book).as_posix(): as_opened(original) for original in notebooks(book)}
+    chapters = {original.relative_to(book).as_posix(): as_opened(original, words) for original in notebooks(book)}
     if (index := book.parent / "book" / "index.md").exists():
-        chapters[START] = overview(index.read_text("utf8"))
+        chapters[START] = overview(index.read_text("utf8"), words)
     trust(chapters.values())
     for name, notebook in chapters.items():
         content, copy = nbformat.writes(notebook).encode(), copies / name
@@ -59,13 +63,13 @@ def bring_up_to_date(book: Path, copies: Path) -> list[str]:
                 write(copy, content)
             copied[name] = newest
         elif copied.get(name) != newest:
-            kept.append(f"{copies.name}/{name} has your changes, so it was kept. The book has a "
+            kept.append(f"{name_of_copies}/{name} has your changes, so it was kept. The book has a "
                         "newer version: to get it, rename your copy and run the same command again.")
     write(copies / MANIFEST, json.dumps(copied, indent=1).encode())
     return kept
 
 
-def as_opened(chapter: Path) -> NotebookNode:
+def as_opened(chapter: Path, words: dict[str, str]) -> NotebookNode:
     """A chapter with what JupyterLab adds when it opens one, and saves: which Python it is, and explorers as PNG.
     Captions, which only the site shows, become cells below their figures.
     """
@@ -73,7 +77,8 @@ def as_opened(chapter: Path) -> NotebookNode:
     notebook.metadata.language_info = IPythonKernel.language_info
     figures = [cell for cell in notebook.cells if "figure" in cell.metadata.get("mystnb", {})]
     for number, cell in enumerate(figures, 1):
-        caption = new_markdown_cell(f"*Fig. {number}* {cell.metadata.mystnb.figure.caption}", id=f"{cell.id}-caption")
+        text = f"*{words['figure']} {number}* {cell.metadata.mystnb.figure.caption}"
+        caption = new_markdown_cell(text, id=f"{cell.id}-caption")
         notebook.cells.insert(notebook.cells.index(cell) + 1, caption)
     for output in chain.from_iterable(cell.get("outputs", []) for cell in notebook.cells):
         if "application/vnd.vegalite.v5+json" in output.get("data", {}):
@@ -81,14 +86,15 @@ def as_opened(chapter: Path) -> NotebookNode:
     return notebook
 
 
-def overview(index: str) -> NotebookNode:
+def overview(index: str, words: dict[str, str]) -> NotebookNode:
     """The site's first page as a notebook: its links lead to the copies, and it says how to run these."""
     index = re.sub(r"(?<=\]\()\.\./notebooks/|(?<=:link: )\.\./notebooks/(?=.*\n:link-type)", "", index)
-    index = re.sub(r"(?<=\]\()(?=\w+\.md\))|(?<=:link: )(?=it_hangs)|(?<=\{figure\} )", "../book/", index)
-    index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index)
+    index = re.sub(r"(?<=\]\()(?=\w+\.md\))|(?<=:link: )(?=it_hangs)", "../book/", index)
+    index = re.sub(r"(?<=\{figure\} )", words["book"], index)
+    index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index.replace("\n:link-type: url", ""))
     index = re.sub(r"(:link: .*)\n:link-type: doc", r"\1.ipynb", index)
     opening, _, start, chapters, _ = index.split("\n## ")
-    cells = [opening, HOW, f"## {start}", f"## {chapters}"]
+    cells = [opening, words["how"], f"## {start}", f"## {chapters}"]
     notebook = new_notebook(cells=[new_markdown_cell(text, id=f"start-{i}") for i, text in enumerate(cells)])
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     notebook.metadata = {"kernelspec": kernel, "language_info": IPythonKernel.language_info}
@@ -130,6 +136,10 @@ def write(path: Path, content: bytes) -> None:
 def main() -> None:
     try:
         kept = bring_up_to_date(ROOT / "notebooks", ROOT / "lab")
+        with TemporaryDirectory() as made:
+            twins.write_sources(Path(made), twins.in_lab)
+            kept += bring_up_to_date(Path(made, "notebooks"), ROOT / "lab" / "zh", "lab/zh", twins.WORDS["lab"])
+            shutil.copytree(Path(made, "book"), ROOT / "lab" / "zh" / "book", dirs_exist_ok=True)
     except OSError as problem:
         sys.exit(f"{problem.filename}: {problem.strerror}. Chapters are copied to lab/, and JupyterLab's "
                  "trust records are stored in your home folder: both must be writable.")

@@ -1,0 +1,72 @@
+"""Build the Chinese site into the folder `zh` of the English one: `python book/tools/twins_site.py [FOLDER]`.
+
+`make book` does so, too, with each English site. Its sources, made by `twins.py`, are in `_build/zh`.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from sphinx.errors import ExtensionError
+
+from twins import ROOT, WORDS, store, twins, write_sources
+
+
+def config(html: Path) -> dict:
+    """_config.yml of the Chinese site, which is in the folder `zh` of the English one at `html`."""
+    made = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
+    sphinx = made["sphinx"]
+    for name in ("html_static_path", "templates_path"):
+        sphinx["config"][name] = [str(ROOT / path) for path in sphinx["config"][name]]
+    sphinx["local_extensions"] = dict.fromkeys(sphinx["local_extensions"], str(ROOT / "book" / "tools"))
+    sphinx["extra_extensions"].append("sphinx.ext.intersphinx")  # finds the API and the glossary in the English site
+    sphinx["config"] |= WORDS["sphinx"] | {"intersphinx_mapping": {"english": ["..", str(html / "objects.inv")]}}
+    sphinx["config"]["html_theme_options"] |= WORDS["theme"]
+    return made | WORDS["book"]
+
+
+def contents() -> dict:
+    """_toc.yml of the Chinese site: what is there."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
+    for part in toc["parts"]:
+        part["caption"] = WORDS["captions"][part["caption"]]
+        part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] in twins()]
+    return toc | {"parts": [part for part in toc["parts"] if part["chapters"]]}
+
+
+def build(html: Path | str = ROOT / "_build" / "html") -> None:
+    """Build the Chinese site into the folder `zh` of the English one, with which it shares the files in `_static`."""
+    html = Path(html).resolve()
+    source = html.parent / "zh"
+    write_sources(source)
+    shutil.copytree(ROOT / "book" / "_static", source / "book" / "_static", dirs_exist_ok=True)
+    for name, made in (("_config.yml", config(html)), ("_toc.yml", contents())):
+        store(source / name, yaml.safe_dump(made, allow_unicode=True, sort_keys=False))
+    done = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", source, "-W", "-n", "--keep-going",
+                           "-q"], capture_output=True, text=True)
+    if done.returncode:
+        raise ExtensionError(f"the Chinese site: {done.stderr}")
+    shutil.rmtree(html / "zh", ignore_errors=True)
+    shutil.copytree(source / "_build" / "html", html / "zh")
+    share(html, html / "zh")
+
+
+def share(first: Path, second: Path) -> None:
+    """Delete from the second site what `_static` of the first, one folder up, has too, and let its pages load that."""
+    files = [path.relative_to(second).as_posix() for path in (second / "_static").rglob("*") if path.is_file()]
+    same = {file for file in files if (first / file).exists() and filecmp.cmp(first / file, second / file, False)}
+    for file in same:
+        (second / file).unlink()
+    for page in second.rglob("*.html"):
+        page.write_text(re.sub(r'(?<=")(?:\.\./)*(_static/[^"?]+)', lambda found: "../" * (found[1] in same) + found[0],
+                               page.read_text("utf8")), "utf8")
+
+
+if __name__ == "__main__":
+    build(*sys.argv[1:])

@@ -1,0 +1,173 @@
+"""Chinese pages say what the English ones say, as they are today, in words that are always the same.
+
+The last tests plant each mistake that the first ones look for. The twins are compared, and not run again.
+"""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from playwright.sync_api import Browser
+
+import twins
+from twins import Part
+
+RELEASED = twins.WORDS["pages"]["released"]
+NOTEBOOKS = [page for page in twins.pages() if page.startswith("notebooks/")]
+every_page = pytest.mark.parametrize("page", twins.pages())
+HAN = re.compile(rf"[{twins.HAN}]")
+
+
+def test_translating_nothing_gives_the_english_bytes(root: Path, notebooks: list[Path]) -> None:
+    for path in [*notebooks, *(root / "book").glob("*.md"), root / "README.md"]:
+        page = path.relative_to(root).with_suffix("").as_posix()
+        assert twins.dump(twins.twin(twins.load(page), {})) == path.read_text("utf8"), page
+
+
+def test_every_page_that_was_released_is_whole_and_up_to_date() -> None:
+    assert {page: found for page in RELEASED if (found := twins.problems(page))} == {}
+    assert set(RELEASED) <= {*twins.twins(), twins.README} and set(RELEASED) <= set(twins.pages())
+
+
+@every_page
+def test_what_is_translated_has_the_links_numbers_code_and_terms_of_its_english(page: str) -> None:
+    assert [found for found in twins.problems(page) if not found.startswith(("missing:", "stale:"))] == []
+    assert page not in twins.twins() or "<!-- ENGLISH" not in twins.target_of(page).read_text("utf8"), "twins.py accept"
+
+
+def bare(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Without what is translated."""
+    made = copy.deepcopy(notebook)
+    for key, kind, holder, where in twins.places(made):
+        holder[where] = twins.codes(holder[where]) if kind == "" else twins.NUMBER.findall(holder[where]) if kind == "alt" else key
+    return made
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_code_outputs_tags_ids_and_numbers_are_those_of_the_english_notebook(page: str) -> None:
+    english = twins.load(page)
+    chinese = twins.twin(english, twins.translation_of(page))
+    assert bare(chinese) == bare(english) and (chinese != english or page not in twins.twins())
+
+
+@every_page
+def test_headings_of_a_page_differ_so_that_each_has_the_anchor_of_its_english(page: str) -> None:
+    english = [head for part in twins.parts_of(twins.load(page)).values() for head in twins.headings(part.text)]
+    assert len(twins.anchors(page)) == len(english) and len(twins.parts_of(twins.load(page))) == len([*twins.places(twins.load(page))])
+
+
+SMALL = nbformat.v4.new_notebook(cells=[
+    nbformat.v4.new_markdown_cell("## 2. Cut: `f`\n\nThe **device** has 1,024 numbers, see [there](a.ipynb#b) $x$.\nTwo lines.\n\n- (one)", id="aaaa"),
+    nbformat.v4.new_markdown_cell("````{solution} ex-a\n:class: dropdown\n\n```python\nx = 3\n```\n\nText.\n````\n\n```{exercise} B\n:label: ex-b\n\nGo.\n```\n\n## End", id="bbbb")])
+GOOD = "## 2. 切分：`f`\n\n这个**设备**有1,024个数，见[那里](a.ipynb#b)$x$。\n两行。\n\n- （一）"
+SOLUTION = "````{solution} ex-a\n:class: dropdown\n\n```python\n```\n\n文字。\n````\n\n```{exercise} 乙\n:label: ex-b\n\n去吧。\n去吧。\n```\n\n## 完"
+PARTS = twins.parts_of(SMALL)
+BOTH = {"aaaa": (PARTS["aaaa"].hash, GOOD), "bbbb": (PARTS["bbbb"].hash, SOLUTION)}
+
+
+def test_a_good_translation_is_taken_with_the_code_and_without_breaks_inside_a_paragraph() -> None:
+    assert twins.missing(PARTS, BOTH) == twins.stale(PARTS, BOTH) == []
+    assert twins.faults(PARTS["aaaa"], GOOD) == twins.faults(PARTS["bbbb"], SOLUTION) == []
+    first, second = (cell.source for cell in twins.twin(SMALL, BOTH).cells)
+    assert first.endswith("$x$。两行。\n\n- （一）")
+    assert "```python\nx = 3\n```" in second and ":label: ex-b\n\n去吧。去吧。\n```\n\n## 完" in second
+    assert twins.joined("- 一\n  二\n- 三\n\n词\nword\n  义\n  务\n1. 四\\\n   五\n:::{card} 六\n七\n八\n:::") == (
+        "- 一二\n- 三\n\n词word\n  义务\n1. 四\\\n   五\n:::{card} 六\n七八\n:::")
+
+
+def test_a_part_whose_english_changed_is_named_and_says_so_on_the_page() -> None:
+    changed = copy.deepcopy(SMALL)
+    changed.cells[0].source += " More."
+    assert twins.stale(twins.parts_of(changed), BOTH) == ["aaaa"]
+    assert "英文版已更新" in twins.twin(changed, BOTH).cells[0].source and "英文版已更新" not in twins.twin(changed, BOTH).cells[1].source
+    for old, new in (("```python\nx = 3\n```", ""), ("ex-b", "ex-c"), ("## End", "")):  # a build could fail
+        changed.cells[1].source = SMALL.cells[1].source.replace(old, new)
+        assert twins.twin(changed, BOTH).cells[1].source.startswith(changed.cells[1].source)
+    del changed.cells[1]
+    assert twins.stale(twins.parts_of(changed), BOTH) == ["aaaa", "bbbb"]
+    assert twins.missing(PARTS, {"aaaa": BOTH["aaaa"], "bbbb": (PARTS["bbbb"].hash, "")}) == ["bbbb"]
+
+
+@pytest.mark.parametrize("old, new, what", [
+    ("1,024", "1,042", "numbers"), ("#b", "#c", "links"), ("`f`", "`g`", "code"), ("$x$", "$y$", "formulas"), ("## ", "### ", "headings"),
+    ("- （", "（", "items"), ("两行", "(sec-x)=\n两行", "labels"), ("两行", "|两行", "tables"), ("两行", ":::{note}\n:::\n两行", "directives"),
+    ("两行", "```python\n```\n两行", "fences"), ("设备", "装置", "device"), ("数，", "偏差，", "偏差"), ("，见", ",见", "half-width"),
+    ("有1,024", "有 1,024", "space"), ("两行", "\"两行\"", "straight"), ("**设备**", "**设备（device）**", "bold"), ("**设备**", "设备", "bold"),
+])
+def test_a_mistake_in_a_translation_is_found(old: str, new: str, what: str) -> None:
+    assert any(what in fault for fault in twins.faults(PARTS["aaaa"], GOOD.replace(old, new)))
+
+
+@pytest.mark.parametrize("old, new, what", [("ex-b", "ex-c", "labels"), ("dropdown", "x", "labels"), ("{solution} ex-a", "{solution} 甲", "directives"),
+                                            ("```python\n", "```python\nx = 4\ny = 5\n", "fences")])
+def test_a_mistake_in_an_exercise_is_found(old: str, new: str, what: str) -> None:
+    assert any(what in fault for fault in twins.faults(PARTS["bbbb"], SOLUTION.replace(old, new)))
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda cells: cells[0].update(source="2"), lambda cells: cells[0].outputs[0].update(text="2"), lambda cells: cells.pop(),
+    lambda cells: cells[0].update(id="b"), lambda cells: cells[0].metadata.update(tags=["x"]), lambda cells: cells.reverse(),
+    lambda cells: cells[1].update(source=cells[1].source.replace("x = 3", "x = 4"))])
+def test_a_notebook_with_other_code_outputs_tags_ids_or_cells_is_found(spoil) -> None:
+    code = nbformat.v4.new_code_cell("1", id="a", outputs=[nbformat.v4.new_output("stream", text="1")])
+    spoiled = nbformat.v4.new_notebook(cells=[code, SMALL.cells[1]])
+    right = copy.deepcopy(spoiled)
+    spoil(spoiled.cells)
+    assert bare(spoiled) != bare(right)
+
+
+def test_numbers_of_an_alt_text_are_those_of_the_run() -> None:
+    one, other = Part("alt", "3 rows: 0.62 to 0.69."), Part("alt", "3 rows: 0.60 to 0.70.")
+    assert one.hash == other.hash and twins.filled(other, one.hash, "{}行：从{}到{}。") == "3行：从0.60到0.70。"
+    assert twins.faults(one, "{}行：从{}。") == ["2 slots for 3 numbers"]
+
+
+# The two sites
+
+
+def faults_of(english: str, chinese: str, address: str, back: str) -> set[str]:
+    """What is wrong with a page and its twin, given the addresses under which they know each other."""
+    found = set()
+    for text, there, language in ((english, address, "zh-CN"), (chinese, back, "en")):
+        button = re.search(r'<a class="btn btn-sm btn-language".*?>', text, re.S)
+        found |= {"button"} if not button or f'href="{there}"' not in button[0] or "target" in button[0] else set()
+        found |= {"hreflang"} if f'<link rel="alternate" hreflang="{language}" href="{there}">' not in text else set()
+    ids = [sorted(re.findall(r' id="([^"]+)"', text)) for text in (english, chinese)]
+    words = html.unescape(re.sub(r"<(script|style|pre|code).*?</\1>|<[^>]*>", "", chinese, flags=re.S))
+    return found | ({"ids"} if ids[0] != ids[1] else set()) | ({"lang"} if '<html lang="zh-CN"' not in chinese else set()) | (
+        {"asterisks"} if "**" in words else set()) | {word for word in ("Back to top", "Color mode", "Search") if word in words}
+
+
+def test_a_mistake_in_a_pair_of_pages_is_found() -> None:
+    link = '<link rel="alternate" hreflang="{0}" href="{1}"><a class="btn btn-sm btn-language" hreflang="{0}" href="{1}">'
+    english, chinese = '<html lang="en"><p id="a">' + link.format("zh-CN", "zh/a"), '<html lang="zh-CN"><p id="a">' + link.format("en", "../a")
+    assert faults_of(english, chinese, "zh/a", "../a") == set()
+    for old, new, what in [('<a class="btn', '<a target="_blank" class="btn', "button"), ("btn-language", "x", "button"), ("../a", "a", "hreflang"),
+                           ('hreflang="en"', 'hreflang="de"', "hreflang"), ('id="a"', 'id="id1"', "ids"), ('"zh-CN"', '"zh"', "lang"),
+                           ("<p", "**预测：**<p", "asterisks"), ("<p", "<a>Back to top</a><p", "Back to top")]:
+        assert what in faults_of(english, chinese.replace(old, new, 1), "zh/a", "../a"), what
+
+
+@pytest.mark.slow
+def test_each_page_and_its_twin_lead_to_each_other_and_other_pages_lead_nowhere(site: Path, pages: list[Path]) -> None:
+    for page in twins.twins():
+        english, chinese = ((site / folder / f"{page}.html").read_text("utf8") for folder in ("", "zh"))
+        up = "../" * page.count("/")
+        assert faults_of(english, chinese, f"{up}zh/{page}.html", f"{up}../{page}.html") == set(), page
+    alone = [page for page in pages if page.relative_to(site).with_suffix("").as_posix() not in twins.twins()]
+    assert alone and not any("btn-language" in page.read_text("utf8") for page in alone)
+
+
+@pytest.mark.slow
+def test_the_search_finds_chinese_words_inside_a_text(browser: Browser, site: Path) -> None:
+    page = browser.new_page()
+    for query, where in (("梯度求和", "02_data_parallelism_from_scratch"), ("副本", "02_data_parallelism"), ("怎样切分小批量？", "split_batch")):
+        page.goto(f"{(site / 'zh' / 'search.html').as_uri()}?q={query}")
+        first = page.locator("#search-results li").first
+        assert where in first.locator("a").get_attribute("href") + first.inner_text() and HAN.search(first.locator("mark").first.inner_text())
+    page.close()
