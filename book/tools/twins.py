@@ -275,10 +275,10 @@ def headings(text: str) -> list[str]:
     return [re.sub(r"[`*]|\]\([^)]*\)|\[", "", text) for text in found]
 
 
-def anchors(page: str) -> dict[str, str]:
+def anchors(source: NotebookNode | list, translation: Translation) -> dict[str, str]:
     """For each Chinese heading of a page the English one, whose anchor it keeps."""
     english, chinese = ([head for part in parts_of(each).values() if not part.kind for head in headings(part.text)]
-                        for each in (load(page), twin(load(page), translation_of(page))))
+                        for each in (source, twin(source, translation)))
     return dict(zip(chinese, english, strict=True))
 
 
