@@ -33,6 +33,7 @@ def behind(released: list[str]) -> dict[str, list[str]]:
 def test_every_page_that_was_released_is_whole_and_up_to_date(root: Path) -> None:
     released = twins.WORDS["pages"]["released"]
     assert behind(released) == {} and set(released) <= set(twins.pages())
+    assert len(twins.pages()) == len([*root.glob("zh/*/**/*.md"), *root.glob("README.zh.md")]), "a translation of what is gone"
     assert behind(["book/setup"])["book/setup"][0].startswith("missing"), "a page without a translation"
 
 
@@ -43,6 +44,9 @@ def test_what_is_translated_has_the_links_numbers_code_and_terms_of_its_english(
     if not twins.missing(twins.parts_of(twins.load(page)), twins.read(text)):
         assert "<!-- ENGLISH" not in text, "twins.py accept"
         assert page != twins.INDEX or "保持英文" in text, "what stays English is said once, here"
+    if page == twins.README:  # which is shown as it is
+        assert twins.joined(text) == text and twins.codes(text) == [
+            code for key in twins.read(text) for code in twins.codes(twins.parts_of(twins.load(page))[key].text)]
 
 
 def bare(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:

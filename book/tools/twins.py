@@ -167,7 +167,7 @@ def stale(parts: dict[str, Part], translation: Translation) -> list[str]:
 def pages() -> tuple[str, ...]:
     """The pages that have a translation, finished or not, in the order of the files."""
     found = [path.relative_to(HERE).with_suffix("").as_posix() for path in sorted(HERE.glob("*/**/*.md"))]
-    return *found, *[README] * target_of("README").exists()
+    return tuple(page for page in [*found, README] if source_of(page).exists() and target_of(page).exists())
 
 
 @cache
