@@ -167,7 +167,7 @@ def stale(parts: dict[str, Part], translation: Translation) -> list[str]:
 def pages() -> tuple[str, ...]:
     """The pages that have a translation, finished or not, in the order of the files."""
     found = [path.relative_to(HERE).with_suffix("").as_posix() for path in sorted(HERE.glob("*/**/*.md"))]
-    return *found, *[README] * target_of("README").exists()
+    return tuple(page for page in [*found, README] if source_of(page).exists() and target_of(page).exists())
 
 
 @cache
@@ -275,10 +275,10 @@ def headings(text: str) -> list[str]:
     return [re.sub(r"[`*]|\]\([^)]*\)|\[", "", text) for text in found]
 
 
-def anchors(page: str) -> dict[str, str]:
+def anchors(source: NotebookNode | list, translation: Translation) -> dict[str, str]:
     """For each Chinese heading of a page the English one, whose anchor it keeps."""
     english, chinese = ([head for part in parts_of(each).values() if not part.kind for head in headings(part.text)]
-                        for each in (load(page), twin(load(page), translation_of(page))))
+                        for each in (source, twin(source, translation)))
     return dict(zip(chinese, english, strict=True))
 
 

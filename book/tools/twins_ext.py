@@ -48,7 +48,8 @@ def begin(app: Sphinx, config: Config) -> None:
 def read_in_chinese(app: Sphinx, page: str, source: list[str]) -> None:
     """Keep the anchors. On the page, and not in the notebook that it offers, lead to English where nothing else is."""
     ANCHORS.clear()
-    ANCHORS.update({nodes.fully_normalize_name(one): other for one, other in twins.anchors(page).items()})
+    anchors = twins.anchors(twins.load(page), twins.translation_of(page))
+    ANCHORS.update({nodes.fully_normalize_name(chinese): english for chinese, english in anchors.items()})
 
     def address(page: str, led: str) -> str | None:
         return None if led in twins.twins() else f"{'../' * (1 + page.count('/'))}{led}.html"
