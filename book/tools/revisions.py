@@ -11,7 +11,7 @@ import nbformat
 
 # what belongs to the book at the top of a copy without git, such as a downloaded archive
 TOP = (".binder .ci .devcontainer .gitattributes .github .gitignore .pre-commit-config.yaml CHANGELOG.md CITATION.cff "
-       "CONTRIBUTING.md LICENSE Makefile README.md _config.yml _toc.yml book conftest.py d2lpar notebooks "
+       "CONTRIBUTING.md LICENSE Makefile README.md README.zh.md _config.yml _toc.yml book conftest.py d2lpar notebooks "
        "pyproject.toml requirements.txt tests zh").split()
 GENERATED = {"__pycache__", ".ipynb_checkpoints", ".pytest_cache", ".ruff_cache"}
 
