@@ -115,6 +115,13 @@ def test_a_mistake_in_a_translation_is_found(old: str, new: str, what: str) -> N
     assert any(what in fault for fault in twins.faults(part, text.replace(old, new)))
 
 
+@pytest.mark.parametrize("english, chinese, right", [
+    ("11.2 million", "约1120万个", True), ("11.2 million", "约112万个", False), ("3 billion", "30亿", True), ("60,000", "6万", False),
+    ("On 22 November 2026", "2026年11月22日", True), ("On 22 November 2026", "2026年十一月22日", True), ("On 22 November 2026", "2026年12月22日", False)])
+def test_large_numbers_and_months_may_be_written_as_in_chinese(english: str, chinese: str, right: bool) -> None:
+    assert (twins.faults(Part("", english), chinese) == []) == right
+
+
 @pytest.mark.parametrize("spoil", [
     lambda cells: cells[0].update(source="2"), lambda cells: cells[0].outputs[0].update(text="2"), lambda cells: cells.pop(),
     lambda cells: cells[0].update(id="b"), lambda cells: cells[0].metadata.update(tags=["x"]), lambda cells: cells.reverse(),

@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import tomllib
+from calendar import month_name
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -43,6 +44,8 @@ ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CARD = re.compile(r"^:link: (.*)\n:link-type: doc$", re.M)
+MONTH = r"(?<!\d)(1[0-2]|[1-9])月"
+LARGE = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
 HAN = r"\u3400-\u9fff"
 WIDE = HAN + r"\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019\u2014\u2026"
 STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
@@ -229,6 +232,12 @@ def prose(text: str) -> str:
     return LINK.sub("]", text)
 
 
+def counted(text: str) -> Counter:
+    """Its numbers, where 11.2 million is as much as 1120万."""
+    return Counter(NUMBER.findall(re.sub(rf"(\d+(?:\.\d+)?) ?({'|'.join(LARGE)})", lambda found: (
+        f"{float(found[1]) * LARGE[found[2]]:.0f}"), text)))
+
+
 def faults(part: Part, text: str) -> list[str]:
     """What in a translation differs from its English, or is not set as Chinese is."""
     if part.kind == "alt":
@@ -245,7 +254,8 @@ def faults(part: Part, text: str) -> list[str]:
         found += compare(what, *(Counter(re.findall(pattern, each, re.M)) for each in bare))
     if len(codes(part.text)) != len(codes(text)) or (any(codes(text)) and codes(text) != codes(part.text)):
         found.append("fences of code: as many as in English, and empty")
-    found += compare("numbers", *(Counter(NUMBER.findall(each)) for each in (english, chinese)))
+    dated = re.sub(MONTH, lambda found: "" if month_name[int(found[1])] in english else found[0], chinese)
+    found += compare("numbers", counted(english), counted(dated))
     said = re.sub("|".join([r'"[^"]*"', *map(re.escape, WORDS["phrases"]["not_terms"])]), "", english, flags=re.I)
     found += [f"{word}: not called {term}" for word, term in WORDS["terms"].items()
               if re.search(rf"\b{re.escape(word)}(s|es)?\b", said, re.I) and term.lower() not in chinese.lower()]
