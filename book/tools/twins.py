@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nbformat
+from docutils.nodes import make_id
 from markdown_it import MarkdownIt
 from myst_parser.mdit_to_docutils.base import default_slugify
 from nbformat import NotebookNode
@@ -301,6 +302,8 @@ def pointed(text: str, page: str, address: Callable[[str, str], str | None], not
         path = os.path.normpath(Path(page).parent / target)
         if (led := address(page, path if found.re is CARD else os.path.splitext(path)[0])) is None:
             return found[0]
+        if led.endswith(".html") and "." not in anchor:
+            anchor = make_id(anchor)  # Sphinx does so where it follows the link itself
         return f":link: {led}\n:link-type: url" if found.re is CARD else f"]({led}{'#' * bool(anchor)}{anchor}){note}"
 
     return CARD.sub(turned, LINK.sub(turned, text))
