@@ -91,6 +91,7 @@ window.addEventListener("DOMContentLoaded", () => {
   const terms = termsOf(wordsOf(query));
   const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text, keywords]) => {
     const names = [title.split(".").at(-1), ...keywords]; // what it is called, of scratch.train
+    if (title.includes("：")) names.push(...title.replace(/^\d+\. /, "").split("："));
     const isAsked = !page.startsWith("book/api/") && names.some((name) => plain(name) === plain(query));
     return { address: `${page}#${anchor}`, pageTitle, title, names, text, share: shareOf(page, anchor), asked: isAsked ? ASKED : 1 };
   }));
