@@ -23,6 +23,10 @@ TOGETHER = {"site": "browser pages site chapter_sizes twins", "lab": "lab", "lau
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 
 
+# threads of a kernel that wait for one another leave their core to the other processes, instead of spinning
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cpu", action="store_true", help="end with a table of the CPU seconds of cells and test files")
 
@@ -73,9 +77,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """All tests: a process per core and one more, because many wait, but four at most. Some that are named: none."""
+    """All tests: a process per core and two more, because many wait, but four at most. Some that are named: none."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return min((os.cpu_count() or 1) + 1, 4) if everything else 0
+    return min((os.cpu_count() or 1) + 2, 4) if everything else 0
 
 
 @pytest.hookimpl(optionalhook=True)

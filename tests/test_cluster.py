@@ -326,7 +326,7 @@ def test_rank_0_which_reports_what_it_notices_is_not_killed(cluster: Cluster, tm
 
 
 @needs_cluster
-@pytest.mark.weekly  # the chapter's last cell does the same
+@pytest.mark.weekly  # the chapter's cell that does the same is skipped daily
 @pytest.mark.parametrize("kill", [Kill(12, 1), PowerOff(12)], ids=["killed", "power off"])
 def test_after_a_kill_and_after_a_power_failure_the_run_ends_with_the_same_bits(tmp_path: Path, kill: Kill | PowerOff,
                                                                                  monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,9 +145,10 @@ def test_the_top_of_the_package_is_what_the_api_page_and_its_help_say(root: Path
 
 
 def test_each_name_has_one_home(root: Path) -> None:
+    names = {module: defined(tree) for module, tree in modules(root).items()}
     for package in ("d2lpar", "d2lpar.pages"):
         for name, module in public(root, package).items():
-            assert name in defined(modules(root)[module]), name
+            assert name in names[module], name
     assert set(public(root)) & set(public(root, "d2lpar.pages")) == set()
     assert {module for module in public(root, "d2lpar.pages").values() if not module.startswith("d2lpar.pages.")} == set()
 

@@ -23,7 +23,7 @@ from try_install import copy_package
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = revisions.tracked_notebooks(ROOT)
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "notebooks"]
-TAGS = re.compile(r"nbval-ignore-output|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
+TAGS = re.compile(r"nbval-ignore-output|nbval-skip|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 
 
@@ -111,6 +111,12 @@ def test_tags_are_from_the_list(path):
     for cell in read(path).cells:
         for tag in cell.metadata.get("tags", []):
             assert TAGS.fullmatch(tag), tag
+
+
+def test_a_cell_is_skipped_only_if_a_weekly_test_does_the_same(notebooks: list[Path]) -> None:
+    skipped = [(path.stem, "two_deaths" in cell.source) for path in notebooks
+               for cell in code_cells(read(path)) if "nbval-skip" in cell.metadata.get("tags", [])]
+    assert skipped == [("23_cluster_in_a_laptop", True)]  # tests/test_cluster.py ends both kinds of run with the same bits
 
 
 @every_notebook
