@@ -62,6 +62,8 @@ def test_a_checkpoint_that_is_gone_is_computed_again_bit_for_bit(tmp_path: Path)
     (tmp_path / "8_full_0_2.pt").unlink()
     again = full_size.one(tmp_path, "training", 0, 2, 8, "full")  # from the start
     assert again["digest"] == first[1]["digest"] != first[0]["digest"]
+    after_one = full_size.trained(tmp_path, 1, 8, "full", 0)["replicas"]
+    assert full_size.train_epoch(after_one, 2, "full", 0)["digest"] == again["digest"]  # it goes on from there
     replicas = full_size.trained(tmp_path, 2, 8, "full", 0)["replicas"]
     assert digest_of([replica.state_dict() for replica in replicas]) == again["digest"]
     means = [replica.state_dict()["1.running_mean"] for replica in replicas]  # each replica has its own
@@ -79,11 +81,14 @@ def test_each_branch_starts_from_the_same_network_and_has_the_length_of_its_name
         right(net, gradient, lr)
 
     usual = full_size.one(tmp_path, "network", 0, 1, 8, "dropped")["usual"]
+    trunk = full_size.trunk(tmp_path, 1)[0]
+    whole = digest_of([replica.state_dict() for replica in trunk])
     monkeypatch.setattr(full_size, "move", watched)
     found = full_size.one(tmp_path, "branch", 5, 1)
     few = 0.2 * found["norm_few"]
     assert lengths == pytest.approx([few, few * 38 / 64, 0.2 * usual, few], rel=1e-3)
     assert len(set(starts)) == 1
+    assert digest_of([replica.state_dict() for replica in trunk]) == whole  # its running statistics, too
     assert full_size.one(tmp_path, "branch", 5, 1) == found
     assert full_size.one(tmp_path, "branch", 6, 1)["norm_few"] != found["norm_few"]
     assert found["before"] == full_size.accuracy(full_size.trained(tmp_path, 1, 8, "dropped", 0)["replicas"][0], 32)
