@@ -105,7 +105,7 @@ def test_a_page_loads_no_more_than_it_needs(site: Path, parsed: dict[Path, Page]
         files = {(page.path.parent / unquote(urlsplit(address).path)).resolve() for address in page.loads}
         scripts = sum(file.stat().st_size for file in files if file.suffix == ".js" and "mathjax" not in file.parts)
         explorer = any(file.name == "explorer.js" for file in files)  # Vega is 0.9 MB
-        assert scripts < (1_100_000 if page.path.stem == "search" else 200_000 + 950_000 * explorer), page.path.name
+        assert scripts < (1_000_000 if page.path.stem == "search" else 200_000 + 950_000 * explorer), page.path.name
 
 
 def test_each_chapter_can_be_downloaded_as_the_notebook_and_as_one_script(

@@ -12,8 +12,8 @@ const add = (parent, tag, text = "") => {
   return element;
 };
 
-// Without the quotes, brackets and dots around a word, and without the package in front of a name. Where Chinese begins or
-// ends, a word does.
+// Without the quotes, brackets and dots around a word, and without the package in front of a name. A word also begins and
+// ends where Chinese does.
 const HAN = /\p{Script=Han}/u;
 const wordsOf = (query) => query.toLowerCase().split(/\s+|(?<=\p{Script=Han})(?!\p{Script=Han})|(?<!\p{Script=Han})(?=\p{Script=Han})/u)
   .map((word) => word.replace(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, "").replace(/^d2lpar\.(?=.)/, "")).filter(Boolean);
@@ -34,9 +34,9 @@ const termsOf = (words) => {
   const whole = words.length > 2 ? [words.map(spelled).join(BETWEEN)] : [];
   return [...new Set([...words.flatMap(twos), ...words.filter((_, i) => says[i]).map(spelled), ...pairs.filter(Boolean), ...whole])];
 };
-// Chinese has no spaces: each two letters that stand together may be a word.
+// Chinese has no spaces: any two neighbouring characters may be a word.
 const twos = (word) => !HAN.test(word) ? [] : [...word].slice(1).map((letter, i) => [...word][i] + letter).filter((two) => !COMMON.has(two));
-// At the start of a word; a Chinese one starts after any letter, and any word starts after a Chinese letter.
+// At the start of a word. A Chinese word may start after any character, and any word after a Chinese character.
 const pattern = (source) => new RegExp(`(?<!(?!\\p{Script=Han})[\\p{L}\\p{N}](?!\\p{Script=Han}))(?:${source})`, "giu");
 
 // A page that explains comes before a list, a summary and what is written for authors, where both fit as well.

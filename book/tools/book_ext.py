@@ -108,12 +108,18 @@ def mend_launch_buttons(
                     button["tooltip"] = f"Launch on Colab. Run there first: {install}"
 
 
-def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
-    """Nothing here uses it, it names a foreign host, and its script, written twice, is an error on every page."""
-    def is_thebe(script: object) -> bool:
-        return "sphinx-thebe" in str(script) or "THEBE_JS_URL" in getattr(script, "attributes", {}).get("body", "")
+def drop_scripts(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    """Nothing here uses Thebe, it names a foreign host, and its script, written twice, is an error on every page.
 
-    context["script_files"][:] = [script for script in context["script_files"] if not is_thebe(script)]
+    The search page has no code to copy, no dropdowns and no tabs.
+    """
+    unused = ["sphinx-thebe", *["clipboard", "copybutton", "togglebutton", "design-tabs"] * (page == "search")]
+
+    def is_unused(script: object) -> bool:
+        return (any(name in str(getattr(script, "filename", script)) for name in unused)
+                or "THEBE_JS_URL" in getattr(script, "attributes", {}).get("body", ""))
+
+    context["script_files"][:] = [script for script in context["script_files"] if not is_unused(script)]
 
 
 def numbered_title(app: Sphinx, page: str) -> str:
@@ -289,7 +295,7 @@ def setup(app: Sphinx) -> dict:
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("html-page-context", add_script_button, priority=900)  # after the theme has made its buttons
     app.connect("html-page-context", mend_launch_buttons, priority=900)
-    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", drop_scripts, priority=900)
     app.connect("html-page-context", number_titles, priority=900)
     app.connect("html-page-context", mend_signatures)
     app.connect("env-get-updated", count_on_each_page, priority=900)  # after Sphinx has counted

@@ -2,7 +2,7 @@
 
     python book/tools/twins.py new NAME                   write zh/NAME.md, each part with its English above it
     python book/tools/twins.py status [NAME ...]          what is missing, stale, or different from the English
-    python book/tools/twins.py accept NAME [KEY ...]      these parts, or all, fit today's English
+    python book/tools/twins.py accept NAME [KEY ...]      say that these parts, or all, fit today's English
 
 NAME is `02_name`, `index`, `README`, or a path such as `notebooks/appendix/name`.
 A translation has a part for each Markdown cell, caption and alt text of a notebook, and for each section of a page.
@@ -61,8 +61,8 @@ SAME = {  # what a translation has as its English has it
 }
 FRAME = ("links", "labels", "headings", "directives")
 TYPESET = {
-    "a half-width mark beside a Chinese letter": rf"[{HAN}][,;:!?]|[{HAN}]\.(?!\w)|[,;!?](?=[{HAN}])",
-    "a space beside a Chinese letter": rf"[{HAN}] +[A-Za-z0-9`$]|[A-Za-z0-9`$] +[{HAN}]",
+    "a half-width mark next to a Chinese character": rf"[{HAN}][,;:!?]|[{HAN}]\.(?!\w)|[,;!?](?=[{HAN}])",
+    "a space next to a Chinese character": rf"[{HAN}] +[A-Za-z0-9`$]|[A-Za-z0-9`$] +[{HAN}]",
     "straight quotes": rf"\"[^\"\n]*[{HAN}]",
 }
 
@@ -186,7 +186,7 @@ def codes(text: str) -> list[str]:
 
 
 def joined(text: str) -> str:
-    """Each paragraph in one line where a Chinese letter is on either side: a browser would put a space there."""
+    """Each paragraph without its line breaks next to Chinese characters, which a browser would show as spaces."""
     made: list[str] = []
     for line in text.split("\n"):
         before = made[-1] if made else ""
@@ -266,8 +266,8 @@ def faults(part: Part, text: str) -> list[str]:
               if (hit := re.search(f".?.?(?:{pattern}).?.?", body))]
     bold = [MarkdownIt().render(re.sub(r"^[`:]{3,}.*$|`[^`\n]+`", "x", each, flags=re.M)) for each in bare]
     if bold[0].count("<strong>") != bold[1].count("<strong>") or bold[1].count("*") > bold[0].count("*"):
-        found.append("bold: more or less of it, or not closed, as CommonMark wants no mark of punctuation between it "
-                     f"and a letter: {re.findall('.{0,8}[*]+.{0,8}', bold[1])}")
+        found.append("bold: not as often as in English, or not closed, as punctuation just inside the stars prevents: "
+                     f"{re.findall('.{0,8}[*]+.{0,8}', bold[1])}")
     return found
 
 
@@ -330,7 +330,7 @@ def write_sources(folder: Path, address: Callable[[str, str], str] | None = None
 
 def store(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists() or path.read_text("utf8") != text:  # or the site would be made anew
+    if not path.exists() or path.read_text("utf8") != text:  # a newer file would be built again
         path.write_text(text, "utf8")
 
 
