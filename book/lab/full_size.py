@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import lru_cache, partial
 from io import StringIO
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -206,14 +207,18 @@ def one(folder: Path, part: str, seed: int, epoch: int, width: int = 0, last: st
 
 
 def all_runs(num_seeds: int) -> list[dict[str, Any]]:
-    """The arguments of `one`, in the order of the work."""
-    runs: list[dict[str, Any]] = []
-    for epoch in range(1, NETWORK_EPOCHS + 1):
-        runs.append({**NETWORK, "seed": 0, "epoch": epoch})
-        runs += [{"part": "branch", "seed": draw, "epoch": epoch} for draw in range(DRAWS)]
-    return runs + [{"part": "training", "width": 16, "last": last, "seed": seed, "epoch": epoch}
-                   for seed in range(num_seeds) for last in ("full", "damped", "dropped")
-                   for epoch in range(1, EPOCHS + 1)]
+    """The arguments of `one`, in the order of the work: the last epoch of `network` waits for the first trainings."""
+    def network(epoch: int) -> list[dict[str, Any]]:
+        return [{**NETWORK, "seed": 0, "epoch": epoch},
+                *({"part": "branch", "seed": draw, "epoch": epoch} for draw in range(DRAWS))]
+
+    def training(seed: int) -> list[dict[str, Any]]:
+        return [{"part": "training", "width": 16, "last": last, "seed": seed, "epoch": epoch}
+                for last in ("full", "damped", "dropped") for epoch in range(1, EPOCHS + 1)]
+
+    *first, third = [network(epoch) for epoch in range(1, NETWORK_EPOCHS + 1)]
+    seeds = [training(seed) for seed in range(num_seeds)]
+    return list(chain(*first, *seeds[:SEEDS], third, *seeds[SEEDS:]))
 
 
 def run_all(path: Path, num_seeds: int = SEEDS) -> None:
