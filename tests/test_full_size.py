@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import full_size
+from d2lpar import evaluate_accuracy, lenet, lenet_params, load_data_fashion_mnist
 from d2lpar.checkpoints import digest_of
 from d2lpar.data import Batches
 from study import add_gradients
@@ -104,8 +105,30 @@ def test_accuracy_counts_all_images_once() -> None:
     assert full_size.accuracy(Sees().train()) == (test.labels == 0).sum().item() / 64
 
 
+def test_lenet_is_trained_from_the_published_start_on_all_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(full_size, "LENET_BATCH_SIZE", 64)
+    monkeypatch.setattr(full_size, "EPOCHS", 2)
+    train_iter, test_iter = load_data_fashion_mnist(64, 230, seed=3)
+    params = [p.requires_grad_() for p in lenet_params(0.01, 3)]
+    accuracies = []
+    for _ in range(2):
+        for X, y in train_iter:
+            grads = torch.autograd.grad(nn.functional.cross_entropy(lenet(X, params), y, reduction="sum"), params)
+            with torch.no_grad():
+                for p, g in zip(params, grads):
+                    p -= 0.2 * g / len(y)
+        accuracies.append(round(evaluate_accuracy(params, test_iter), 4))
+    found = full_size.one(Path(), "lenet", 3, num_devices=1)
+    assert (found["digest"], found["accuracies"]) == (digest_of([params]), accuracies)
+    assert len(found["epoch_s"]) == 2
+    two = full_size.one(Path(), "lenet", 3, num_devices=2)
+    assert two["accuracies"] == pytest.approx(accuracies, abs=0.01)
+    assert two["digest"] != found["digest"]
+
+
 def test_the_runs_are_those_that_were_announced() -> None:
     runs = full_size.all_runs(3)
     kinds = [run["part"] for run in runs]
-    assert [kinds.count(part) for part in ("network", "branch", "training")] == [3, 3 * 40, 3 * 3 * 10]
+    counts = {"lenet": 3 * 2, "network": 3, "branch": 3 * 40, "training": 3 * 3 * 10}
+    assert {part: kinds.count(part) for part in {*kinds}} == counts
     assert full_size.all_runs(5)[:len(runs)] == runs  # more seeds come after these
