@@ -1,14 +1,16 @@
 """Tests of d2lpar.pages.published: the file is whole, and what a chapter quotes is in it."""
 
+import csv
 import hashlib
 from collections import Counter
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
 from d2lpar.pages import published
 from d2lpar.pages.published import published_controls, published_pairs, published_runs
+from d2lpar.pages.results import stored_records
 
 
 def test_there_are_301_trainings_of_one_recipe_and_each_has_ten_accuracies():
@@ -68,3 +70,43 @@ def test_the_falls_of_the_controls_are_those_that_were_counted_by_other_code(pag
     for framework, right in (("MXNet", mxnet), ("PyTorch", pytorch)):
         runs = [c.accuracies for c in published_controls() if c.page in pages and c.framework == framework]
         assert falling(runs) == right
+
+
+def published_lenet() -> dict[str, list[dict[str, str]]]:
+    """The rows of the file, by framework."""
+    with open(Path(published.__file__).with_name("published_lenet.csv"), encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [row for row in rows if row["framework"] == name] for name in ("PyTorch", "MXNet")}
+
+
+def test_the_file_of_lenet_is_the_one_that_was_gathered_and_holds_a_page_that_was_looked_up_by_hand():
+    content = Path(published.__file__).with_name("published_lenet.csv").read_bytes()
+    assert hashlib.sha256(content).hexdigest() == "875a315cf5bc7845a7863a3767673803834135975c1b65f1a0be88e96f0b6ee0"
+    [page] = [row for row in published_lenet()["PyTorch"] if row["commit"] == "f8543710a7046a947464f0fa3ad0f8619d7613d3"]
+    assert [page[name] for name in ("accuracy_1", "seconds_1", "accuracy_2", "seconds_2")] == ["0.83", "3.0", "0.84", "2.8"]
+
+
+def entry(values: list[float], digits: int) -> str:
+    """As the page on where numbers were measured writes it: the median, with the lowest and the highest in parentheses."""
+    low, middle, high = (f"{x:.{digits}f}" for x in (min(values), median(values), max(values)))
+    return middle if len(values) == 1 else f"{middle} ({low} to {high})"
+
+
+def table_row(name: str, runs: list[tuple[float, float, float, float]]) -> str:
+    """A line of the table, from the accuracy and the seconds on one device, and the same on two."""
+    accuracy_1, seconds_1, accuracy_2, seconds_2 = zip(*runs)
+    cells = [entry(accuracy_1, 2), entry(accuracy_2, 2), entry(seconds_1, 1), entry(seconds_2, 1),
+             entry([two / one for one, two in zip(seconds_1, seconds_2)], 2)]
+    return f"| {' | '.join([name, *cells])} |\n"
+
+
+def test_the_table_of_lenet_holds_what_was_published_and_what_was_recorded(root: Path):
+    text = (root / "book" / "measured.md").read_text("utf8")
+    for framework, pages in published_lenet().items():
+        runs = [tuple(float(page[f"{what}_{k}"]) for k in (1, 2) for what in ("accuracy", "seconds")) for page in pages]
+        assert table_row(f"{framework} on GPUs, {len(pages)} builds", runs) in text
+    own: dict[int, list[float]] = {}
+    for record in stored_records("full_size")[1]:
+        if record["run"]["part"] == "lenet":  # one device comes before two
+            own.setdefault(record["run"]["seed"], []).extend([record["accuracies"][-1], mean(record["epoch_s"])])
+    assert table_row(f"this book on CPU cores, {len(own)} run{'s' * (len(own) > 1)} each", list(own.values())) in text

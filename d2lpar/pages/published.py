@@ -9,7 +9,12 @@ notebooks in the public history of four repositories print and draw.
 on ResNet's and DenseNet's pages in 96 x 96 pixels. There both libraries take the last, partial minibatch at the full
 rate, and each run starts afresh. Curves that were found twice are there once; 6 to 9 outputs a page could not be read.
 Eight of its 871 rows are not runs of their own: the first builds of PyTorch's pages, of June 2020, show a curve of
-MXNet's, to the last digit, and are left out. Both files hold numbers only, no text and no code.
+MXNet's, to the last digit, and are left out.
+
+`published_lenet.csv` is for the page on where numbers were measured. It holds what the built pages on data parallelism
+from scratch print: LeNet on one GPU and on two. Builds that print and draw the same are there once.
+
+All files hold numbers only, no text and no code.
 """
 
 from __future__ import annotations
