@@ -221,7 +221,7 @@ def one(folder: Path, part: str, seed: int, epoch: int = 0, width: int = 0, last
 
 
 def all_runs(num_seeds: int) -> list[dict[str, Any]]:
-    """The arguments of `one`, in the order of the work: the last epoch of `network` comes after the first runs of ten epochs."""
+    """The arguments of `one`, in the order of the work: the third epoch of `network` follows the ten-epoch runs."""
     def network(epoch: int) -> list[dict[str, Any]]:
         return [{**NETWORK, "seed": 0, "epoch": epoch},
                 *({"part": "branch", "seed": draw, "epoch": epoch} for draw in range(DRAWS))]
