@@ -91,9 +91,9 @@ def open_files():
     return found
 
 
-@pytest.fixture(params=["forks", "fresh Pythons"])
+@pytest.fixture(params=["forks", pytest.param("fresh Pythons", marks=pytest.mark.weekly)])
 def both_ways(request, monkeypatch):
-    """Ranks as they are on Linux and macOS, and as they are elsewhere."""
+    """Ranks as they are on Linux and macOS, and as they are elsewhere (which other tests try daily)."""
     if request.param == "fresh Pythons":
         monkeypatch.setattr(launch, "_start_method", lambda: "spawn")
 
