@@ -189,6 +189,12 @@ def test_communication_is_hatched_and_computing_is_filled_in_the_ranks_colour():
     assert forward.get_facecolor() != backward.get_facecolor(), "forward and backward look the same"
 
 
+def test_many_spans_of_a_rank_are_counted_in_words():
+    many = [Span(0, "sum", 1 + i / 1000, 1.001 + i / 1000) for i in range(7)]
+    fig = plot.draw_timeline([Span(0, "forward", 0.996, 1.0), *many, *(Span(0, "update", t, t + 0.001) for t in (1.01, 1.02))])
+    assert "forward once, 4 in total, sum 7 times, 7 in total, update twice, 2 in total" in fig.get_label()
+
+
 def test_predicted_curves_are_dashed_and_measured_points_carry_the_marker():
     fig = plot.draw_curves({"ring": [1.0, 2.0]}, "k", "time (ms)", [2, 4], points={"ring": [3.0, 5.0]})
     line, dots = fig.axes[0].lines

@@ -374,7 +374,11 @@ def _row_words(row: Sequence[Span], zero: float) -> str:
                          for span in row)
     kinds = dict.fromkeys(span.what for span in row)
     lengths = {kind: [(span.end_s - span.start_s) / MS for span in row if span.what == kind] for kind in kinds}
-    return ", ".join(f"{kind} {len(parts)} times, {sum(parts):.3g} in total" for kind, parts in lengths.items())
+    return ", ".join(f"{kind} {_how_often(len(parts))}, {sum(parts):.3g} in total" for kind, parts in lengths.items())
+
+
+def _how_often(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _shade(names: Sequence[str], name: str) -> float:
@@ -610,7 +614,7 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ends = [values[-1] for values in runs]
         words.append(f"{name}: {len(runs)} runs, whose median goes from {middle[0]:.2g} to {middle[-1]:.2g} and falls "
-                     f"{sum(b < a for a, b in pairwise(middle))} times; at the end between {min(ends):.2g} and "
+                     f"{_how_often(sum(b < a for a, b in pairwise(middle)))}; at the end between {min(ends):.2g} and "
                      f"{max(ends):.2g}; the largest fall of a run from one value to the next is "
                      f"{max(max(a - b for a, b in pairwise([*values, values[-1]])) for values in runs):.2g}")
     for ax in axes.flat[len(panels):]:
