@@ -1,8 +1,11 @@
 """Tests of book/lab/full_size.py, with few images and 8 channels: what it trains, and the length of each step."""
 
 import copy
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import mean, median
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ import full_size
 from d2lpar import evaluate_accuracy, lenet, lenet_params, load_data_fashion_mnist
 from d2lpar.checkpoints import digest_of
 from d2lpar.data import Batches
+from d2lpar.pages.results import stored_records
 from study import add_gradients
 
 pytestmark = pytest.mark.usefixtures("one_core")
@@ -132,3 +136,18 @@ def test_the_runs_are_those_that_were_announced() -> None:
     counts = {"lenet": 3 * 2, "network": 3, "branch": 3 * 40, "training": 3 * 3 * 10}
     assert {part: kinds.count(part) for part in {*kinds}} == counts
     assert full_size.all_runs(5)[:len(runs)] == runs  # more seeds come after these
+
+
+def test_the_page_quotes_each_prediction_and_what_the_records_say_of_it(root: Path) -> None:
+    page = json.loads((root / "notebooks" / "appendix" / "how_the_case_was_studied.ipynb").read_text("utf8"))
+    text = "\n".join("".join(cell["source"]) for cell in page["cells"])
+    rows = [re.search(f"{re.escape(f'| {words} | ')}(.*)", text)[1] for words in full_size.PREDICTIONS.values()]
+    branches = [record for record in stored_records("full_size")[1] if record["run"]["part"] == "branch"]
+    for epoch, ratio in ((1, 1.78), (2, 1.82)):
+        found = [b["norm_few"] / b["norm_batch"] for b in branches if b["run"]["epoch"] == epoch]
+        assert len(found) == 40 and f"{median(found):.2f}" == str(ratio) and f"{ratio} times" in rows[0]
+    second = [branch for branch in branches if branch["run"]["epoch"] == 2]
+    lost = {kind: f"{100 * mean(b['before'] - b[kind] for b in second):+.1f}" for kind in ("few", "damped", "few_usual", "batch_long")}
+    assert lost == {"few": "+6.5", "damped": "-2.0", "few_usual": "-2.6", "batch_long": "+7.8"}
+    for row, numbers in zip(rows[1:], [("6.5 points",), ("gains 2.0 points",), ("gain 2.6 points", "cost 7.8")]):
+        assert all(number in row for number in numbers)
