@@ -153,3 +153,9 @@ def test_the_page_quotes_each_prediction_and_what_the_records_say_of_it(root: Pa
     assert f"({lost['few_usual'][0]} points of {lost['few'][0]})" in rows[3]
     assert f"gain {lost['few_usual'][1][1:]} points" in rows[3] and lost["few_usual"][1][0] == "-"
     assert "cost {} and {} points".format(*lost["batch_long"]) in rows[3]
+    late: dict[str, list[float]] = {}
+    for record in stored_records("full_size")[1]:
+        if record["run"]["part"] == "training" and record["run"]["seed"] == 0 and record["run"]["epoch"] >= 4:
+            late.setdefault(record["run"]["last"], []).append(record["accuracy"])
+    assert f"{100 * (mean(late['dropped']) - mean(late['full'])):.1f} points" in rows[4] and {len(x) for x in late.values()} == {7}
+    assert f"raise it by {100 * (mean(late['damped']) - mean(late['dropped'])):.1f} points" in rows[5]
