@@ -108,5 +108,7 @@ def test_the_table_of_lenet_holds_what_was_published_and_what_was_recorded(root:
     own: dict[int, list[float]] = {}
     for record in stored_records("full_size")[1]:
         if record["run"]["part"] == "lenet":  # one device comes before two
+            words = "one device" if record["run"]["num_devices"] == 1 else "two"
+            assert f"from {min(record['epoch_s']):.1f} to {max(record['epoch_s']):.1f} s on {words}" in text
             own.setdefault(record["run"]["seed"], []).extend([record["accuracies"][-1], mean(record["epoch_s"])])
     assert table_row(f"this book on CPU cores, {len(own)} run{'s' * (len(own) > 1)} each", list(own.values())) in text

@@ -58,7 +58,8 @@ def test_the_examples_of_the_readme_and_the_script_need_the_core_alone(root: Pat
     shutil.copy(root / "d2lpar" / "pages" / "stored" / "ring.py", tmp_path)
     both = core_alone("-c", "import d2lpar as dp; print(dp.watch(['ring.py'])); dp.train(2, 64, 0.1, 1, num_train=128)")
     assert both.startswith(f"{printed}Fashion-MNIST, 128 training")
-    shutil.copy(root / "d2lpar" / "train_ddp.py", tmp_path)
+    assert all(f"python -m d2lpar {word}" in readme for word in ("watch", "diagnose", "script"))
+    core_alone("-m", "d2lpar", "script")
     ended = core_alone("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "train_ddp.py", "--checkpoints", "runs", "--epochs", "1")
     assert "test accuracy" in ended and list((tmp_path / "runs").glob("step-*.pt")), ended
 

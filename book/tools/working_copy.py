@@ -41,7 +41,7 @@ The outputs that you see first are the book's.
 
 Change whatever you like: this is your own copy, in the folder `lab`, and the book itself stays as it is.
 For a chapter as it was, delete your copy of it and run `make lab` again.
-[Part I is also there in Chinese (中文)](zh/00_start_here.ipynb), in the folder `lab/zh`.
+[Part I is also available in Chinese (中文)](zh/00_start_here.ipynb), in the folder `lab/zh`.
 """}
 
 
