@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 # the user's settings of matplotlib, IPython, pytest and the book, and proxies: nothing here asks another machine
-UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTEST_ADDOPTS", "D2LPAR_FULL", "D2LPAR_DATA",
+UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "D2LPAR_FULL", "D2LPAR_DATA",
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site chapter_sizes twins", "lab": "lab", "launch": "launch",
@@ -65,6 +65,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):
         # here, because on a slow machine it is announced in the output of the first cell that needs it
         subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
+
+
+def pytest_collection() -> None:
+    """The processes that share the tests have started by now, with these options; a pytest inside a test has none."""
+    os.environ.pop("PYTEST_ADDOPTS", None)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
