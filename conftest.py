@@ -14,13 +14,15 @@ import pytest
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 # the user's settings of matplotlib, IPython, pytest and the book, and proxies: nothing here asks another machine
-UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "D2LPAR_FULL", "D2LPAR_DATA",
+UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTHONDONTWRITEBYTECODE", "D2LPAR_FULL", "D2LPAR_DATA",
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site chapter_sizes twins", "lab": "lab", "launch": "launch",
-            "kills": "kill_tests",
+            "kills": "kill_tests", "everything on": "everything_on", "hangs": "it_hangs",
             "ranks": "batchnorm bench ddp diagnosis evaluation fully_shard ranks sharding traffic train_ddp"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
+# the same, where it is a few tests of a file: words in their names
+SHARED_BY = {"the wheel": ["wheel"], "ranks of checks": ["ex-count-words", "ex-slip-through", "solution[14_"]}
 
 
 # A thread that waits for another gives its core away, instead of spinning: with three processes on two cores, the
@@ -98,9 +100,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
+            file, _, test = nodeid.partition("::")
             if file.endswith(".ipynb"):
                 return file
-            return SHARES.get(file, nodeid)
+            found = [what for what, words in SHARED_BY.items() if any(word in test for word in words)]
+            return SHARES.get(file) or (found or [nodeid])[0]
 
     return Together(config, log)

@@ -302,7 +302,7 @@ def _start_method() -> str:
     here = os.getpid(), {name: value for name, value in os.environ.items() if name not in _OF_NO_MATTER}
     if not _first:
         # every optimizer needs torch._dynamo, which takes longer to load than a rank takes to start
-        forkserver.set_forkserver_preload(["torch.distributed", "cloudpickle", "torch._dynamo"])
+        forkserver.set_forkserver_preload(["torch.distributed", "cloudpickle", "torch._dynamo", "filelock"])
         _first.append(here)
     if _first != [here]:  # in a copy of the program, made by os.fork, the server is not its child
         return "spawn"

@@ -267,7 +267,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.slow
+@pytest.mark.weekly  # of PyTorch's own agents; the chapter on several machines runs two in each run
 def test_if_one_rank_fails_the_agents_of_all_machines_start_theirs_again(tmp_path):
     (script := tmp_path / "fails_once.py").write_text(FAILS_ONCE)
     with socket.socket() as probe:

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import revisions
-from d2lpar import data
+from d2lpar import RankGroup, data
 from try_install import copy_package
 
 ROOT = Path(__file__).parents[1]
@@ -202,6 +202,23 @@ def solutions(notebook):
     return dict(re.findall(r"````\{solution\} ([\w-]+)\n.*?```python\n(.*?)```", text, re.DOTALL))
 
 
+@pytest.fixture(scope="module")
+def kept_ranks():
+    """The checks that start ranks get the same ranks each time."""
+    groups = {}
+
+    def kept(k, backend):
+        return contextlib.nullcontext(groups.setdefault((k, backend), RankGroup(k, backend)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("diagnosis.compare", "pages.exercises.ex_slip_through"):
+            patch.setattr(f"d2lpar.{place}.RankGroup", kept)
+        yield
+    for group in groups.values():
+        group.close()
+
+
+@pytest.mark.usefixtures("kept_ranks")
 @every_notebook
 def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(path):
     notebook = read(path)
@@ -249,6 +266,7 @@ def test_every_exercise_has_wrong_answers_and_every_wrong_answer_has_an_exercise
     assert {file.stem for file, _ in WRONG_ANSWERS} == set(exercises()) and len(WRONG_ANSWERS) == len(set(WRONG_ANSWERS))
 
 
+@pytest.mark.usefixtures("kept_ranks")
 @pytest.mark.parametrize("file, wrong", [case(file.stem, file, wrong) for file, wrong in WRONG_ANSWERS], ids=[f"{file.stem}, {wrong}" for file, wrong in WRONG_ANSWERS])
 def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(file, wrong):
     notebook, check = exercises()[file.stem]
@@ -270,6 +288,7 @@ WRONG_TYPES = {"raises": raises, "is not a function": 3, "takes no argument": la
     for value in (None, True, -1, float("nan"), float("inf"), "3", object(), [], [None], [[1.0]], {}, torch.zeros(2), torch.full((), float("nan")))}}
 
 
+@pytest.mark.usefixtures("kept_ranks")
 @pytest.mark.parametrize("label", [case(label, label) for label in sorted(exercises())])
 def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_type(label):
     notebook, check = exercises()[label]

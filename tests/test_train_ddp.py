@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -289,20 +290,32 @@ PARTS = [("step",), ("optimizer", "state"), ("net", "0.weight"), ("net", "1.runn
          ("random", 0), ("random", 1)]
 
 
+@pytest.fixture(scope="module")
+def three_states(group_of: Callable, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], list[dict[str, Any]]]:
+    """Copies of the states after two updates, after seven, and at the end; the runs are made once."""
+
+    @cache
+    def made() -> list[dict[str, Any]]:
+        states = []
+        for stop in (2, 7, None):
+            folder = tmp_path_factory.mktemp("state")
+            group_of(2).run(trained, f"--checkpoints={folder}", stop)
+            states.append(newest_checkpoint(folder)[1])
+        return states
+
+    return lambda: copy.deepcopy(made())
+
+
 @pytest.mark.parametrize("part", PARTS, ids=str)
-def test_a_state_that_lacks_one_of_its_parts_ends_differently(group_of: Callable, tmp_path: Path, part: tuple) -> None:
-    for folder, stop in (("start", 2), ("parts", 7), ("whole", None)):
-        group_of(2).run(trained, f"--checkpoints={tmp_path}/{folder}", stop)
-    (_, start), (_, state), (_, whole) = (newest_checkpoint(tmp_path / name) for name in ("start", "parts", "whole"))
-    assert start and state and whole
+def test_a_state_that_lacks_one_of_its_parts_ends_differently(group_of: Callable, three_states: Callable, tmp_path: Path, part: tuple) -> None:
+    start, state, whole = three_states()
     old, place = start, state
     for name in part[:-1]:
         old, place = old[name], place[name]
     place[part[-1]] = old[part[-1]]
-    shutil.rmtree(tmp_path / "parts")
-    save_checkpoint(tmp_path / "parts", state["step"], state)
-    group_of(2).run(trained, f"--checkpoints={tmp_path}/parts")
-    assert differing(newest_checkpoint(tmp_path / "parts")[1], whole) != []
+    save_checkpoint(tmp_path, state["step"], state)
+    group_of(2).run(trained, f"--checkpoints={tmp_path}")
+    assert differing(newest_checkpoint(tmp_path)[1], whole) != []
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
