@@ -48,14 +48,18 @@ def fork_server():
     run_ranks(abs, 1)
 
 
+def files_left():
+    """In the folder for temporary files, but for PyTorch's own cache, which `torch._dynamo` makes when it is loaded."""
+    return [name for name in os.listdir(tempfile.gettempdir()) if not name.startswith("torchinductor_")]
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path, monkeypatch):
     """Every call, also one that fails, leaves the caller as it was; what earlier tests have left may end meanwhile."""
 
     def state():
         gc.collect()
-        left = [name for name in os.listdir(temporary) if not name.startswith("torchinductor_")]  # PyTorch's own cache
-        return left, {**os.environ, "PYTEST_CURRENT_TEST": ""}
+        return files_left(), {**os.environ, "PYTEST_CURRENT_TEST": ""}
 
     temporary = tempfile.mkdtemp(prefix="d2lpar-")  # in a folder of pytest's the name of a socket can be too long
     monkeypatch.setattr(tempfile, "tempdir", temporary)
@@ -598,7 +602,7 @@ def test_where_the_name_of_a_socket_would_be_too_long_ranks_are_fresh_pythons(tm
     os.mkdir(tempfile.gettempdir())
     with script(tmp_path, "") as caller:
         assert caller.stdout.read() == "[(0, False), (1, False)]\n"
-    assert os.listdir(tempfile.gettempdir()) == []
+    assert files_left() == []
 
 
 def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
@@ -609,7 +613,7 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
             assert len(processes) == 7, "two ranks, a child of each, the reaper, and the two that stay"
             caller.kill()
             until(lambda: not any(alive(process.pid) for process in processes))
-            until(lambda: os.listdir(tempfile.gettempdir()) == [])
+            until(lambda: files_left() == [])
         finally:
             for process in processes:
                 if process.is_running():
