@@ -1,28 +1,39 @@
-"""Tests of `python -m d2lpar`: what a reader types, in a process of its own."""
+"""Tests of `python -m d2lpar`: what a reader types, once in a process of its own."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 
-
-def command(*words, **variables):
-    return subprocess.run([sys.executable, "-W", "error", "-m", "d2lpar", *words], capture_output=True, text=True,
-                          env={**os.environ, **variables}, timeout=120)
+from d2lpar.__main__ import main
 
 
-@pytest.mark.slow
-def test_an_unknown_command_shows_the_known_ones():
-    run = command("dance")
-    assert run.returncode == 2 and "choose from" in run.stderr and "diagnose" in run.stderr
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Do what these words ask for; the exit code, and what is printed on stdout and on stderr."""
+    def do(*words):
+        monkeypatch.setattr(sys, "argv", ["d2lpar", *words])
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capsys.readouterr()
+
+    return do
 
 
-def test_script_writes_the_script_once_and_says_how_to_run_it(tmp_path, root):
+def test_an_unknown_command_shows_the_known_ones(command):
+    code, _, err = command("dance")
+    assert code == 2 and "choose from" in err and "diagnose" in err
+
+
+def test_script_writes_the_script_once_and_says_how_to_run_it(command, tmp_path, root, monkeypatch):
     def write(*words):
-        run = subprocess.run([sys.executable, "-m", "d2lpar", "script", *words], capture_output=True, text=True, cwd=tmp_path)
-        return run.returncode, run.stdout + run.stderr
+        code, *said = command("script", *words)
+        return code, "".join(said)
 
+    monkeypatch.chdir(tmp_path)
     assert write() == (0, "wrote train_ddp.py. Run it on two ranks: torchrun --standalone --nproc-per-node=2 train_ddp.py\n")
     assert (tmp_path / "train_ddp.py").read_bytes() == (root / "d2lpar" / "train_ddp.py").read_bytes()
     (tmp_path / "train_ddp.py").write_text("mine")
@@ -35,7 +46,8 @@ def test_script_writes_the_script_once_and_says_how_to_run_it(tmp_path, root):
 
 
 def test_what_train_was_is_said_in_one_line():
-    run = command("train", "--strategy", "ddp", "--checkpoints", "runs")
+    run = subprocess.run([sys.executable, "-W", "error", "-m", "d2lpar", "train", "--strategy", "ddp", "--checkpoints", "runs"],
+                         capture_output=True, text=True, timeout=120)
     assert run.returncode == 1 and run.stdout == ""
     assert run.stderr == (f"`python -m d2lpar {'train'}` is now a script of your own: `python -m d2lpar script` writes train_ddp.py, "
                           "for torchrun.\n")

@@ -11,7 +11,6 @@ import sys
 import textwrap
 from contextlib import nullcontext
 
-import nbformat
 import pytest
 import torch
 import torch.distributed as dist
@@ -21,6 +20,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 
 import gate
+from d2lpar import launch
 from d2lpar.__main__ import main
 from d2lpar.diagnosis import Diagnosis, diagnose, running
 from d2lpar.diagnosis import compare as comparing
@@ -49,6 +49,19 @@ CASES = gate.cases(gate.TUNED)
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.weekly)])
 def ranks(request, group_of):
     return group_of(request.param)
+
+
+@pytest.fixture(autouse=True)
+def ranks_of_another_number(request, monkeypatch):
+    """Where a test has ranks that the tests share, `diagnose` has such ranks too, instead of new ones of another number."""
+    if "group_of" in request.fixturenames:
+        group_of = request.getfixturevalue("group_of")
+
+        def shared(k, backend):
+            group = group_of(k)
+            return nullcontext(group) if group.backend == backend else RankGroup(k, backend)
+
+        monkeypatch.setattr(comparing, "RankGroup", shared)
 
 
 def of(name, ranks):
@@ -131,7 +144,7 @@ def raises_on_ranks(net, batches):
 
 
 def test_what_raises_on_ranks_only_is_a_fault_of_the_script(ranks):
-    found = diagnose(raises_on_ranks, make_net, *examples(make_net), ranks)
+    found = diagnose(raises_on_ranks, make_net, *examples(make_net), ranks, num_steps=1)
     assert list(found.faults) == ["raises"] and "KeyError: 'no such rank'" in found.faults["raises"]
 
 
@@ -145,7 +158,7 @@ def test_a_module_that_only_ranks_cannot_load_is_a_fault_of_the_script(ranks, tm
             ddp()(net, batches)
     """))
     monkeypatch.syspath_prepend(tmp_path)
-    found = diagnose(importlib.import_module("not_on_ranks").train, make_net, *examples(make_net), ranks)
+    found = diagnose(importlib.import_module("not_on_ranks").train, make_net, *examples(make_net), ranks, num_steps=1)
     assert list(found.faults) == ["raises"] and "ImportError: no such file on this rank" in found.faults["raises"]
 
 
@@ -279,9 +292,9 @@ def test_parameters_that_are_cut_over_ranks_are_refused(ranks, cut):
 
 
 def test_a_script_that_is_changed_as_the_page_shows_is_right(ranks, root):
-    page = nbformat.read(root / "notebooks" / "14_is_my_script_right.ipynb", as_version=4)
-    [changes] = [found[1] for cell in page.cells
-                 if (found := re.search(r"```diff\n(.*?)```", cell.source, re.S)) and "def main" in found[1]]
+    page = json.loads((root / "notebooks" / "14_is_my_script_right.ipynb").read_text("utf8"))
+    [changes] = [found[1] for cell in page["cells"]
+                 if (found := re.search(r"```diff\n(.*?)```", "".join(cell["source"]), re.S)) and "def main" in found[1]]
     before, after = ("\n".join(line[1:] for line in changes.splitlines() if line[:1] in sign) for sign in ("- ", "+ "))
     compile(before, "before", "exec")
     names = {"torch": torch, "dist": dist, "DDP": nn.parallel.DistributedDataParallel, "F": F}
@@ -496,6 +509,8 @@ def test_a_factor_is_told_from_another_gradient_in_three_numbers():
 
 @pytest.mark.slow
 def test_ranks_of_its_own_are_on_the_cpu_also_where_there_are_gpus(monkeypatch):
+    method = launch._start_method()  # fresh Pythons, as on a machine with GPUs, take much longer
+    monkeypatch.setattr(launch, "_start_method", lambda: method)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)  # by NCCL, train_with_sum would fail: its sum is on the CPU
     assert list(diagnose(ddp_examples.train_with_sum, make_net, *examples(make_net)).faults) == ["divided twice"]
 

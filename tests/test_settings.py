@@ -110,23 +110,17 @@ def nbval(book: Path, env: dict[str, str], *arguments: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arguments", [(), ("notebooks/01_one.ipynb",)], ids=["all", "one notebook"])
-def test_pytest_runs_the_notebooks_without_the_readers_settings(home: Path, book: Path, arguments: tuple[str, ...]) -> None:
+def test_pytest_runs_the_notebooks_without_the_readers_settings_and_one_of_her_own_only_where_she_names_it(home: Path, book: Path) -> None:
     env = environment(home, MATPLOTLIBRC=str(home), MPLBACKEND="agg", PYTHONSTARTUP=str(home / "startup.py"),
                       D2LPAR_FULL="1", D2LPAR_DATA="nowhere", http_proxy="http://127.0.0.1:9", ALL_PROXY="socks5://127.0.0.1:9",
                       PYTHONPATH=str(home / "older"))
-    said = nbval(book, env, *arguments)
-    assert "3 passed" in said, said
-
-
-@pytest.mark.slow
-def test_a_notebook_of_the_users_own_is_run_only_where_she_names_it(home: Path, book: Path) -> None:
     for words in (["init", "-q"], ["add", "."]):
         subprocess.run(["git", *words], cwd=book, check=True)
     nbformat.write(new_notebook(cells=[new_code_cell("1 / 0", execution_count=1)]), book / "notebooks" / "Untitled.ipynb")
-    said = nbval(book, environment(home))
+    said = nbval(book, env)
     assert "3 passed" in said and "failed" not in said, said
-    assert "1 failed" in nbval(book, environment(home), "notebooks/Untitled.ipynb")
+    said = nbval(book, env, "notebooks/01_one.ipynb", "notebooks/Untitled.ipynb")
+    assert "3 passed" in said and "1 failed" in said, said
 
 
 BUSY = """\

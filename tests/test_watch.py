@@ -21,6 +21,7 @@ from torch import nn
 
 import gate
 import gate_watch
+from d2lpar.__main__ import main
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
@@ -103,12 +104,16 @@ def test_a_script_that_cannot_be_run_is_no_verdict(tmp_path: Path):
     assert idle.returncode == 2 and "took no step" in idle.stderr
 
 
-def test_what_is_asked_for_wrongly_is_refused_at_once():
+def test_what_is_asked_for_wrongly_is_refused_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # here SIGTERM means what it did
     for words, said in ((["nowhere.py"], "there is no file nowhere.py"), ([], "which script?"),
                         (["--allow", "everything", BUGS], "there is no finding 'everything'"),
                         (["--ranks", "0", BUGS], "ranks")):
-        run = command(*words)
-        assert run.returncode == 2 and said in run.stderr, run.stderr
+        monkeypatch.setattr(sys, "argv", ["d2lpar", "watch", *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed = capsys.readouterr()
+        assert ended.value.code == 2 and said in printed.err and printed.out == "", printed
 
 
 @pytest.mark.weekly
