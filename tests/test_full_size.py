@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 
 import pytest
 import torch
@@ -153,9 +153,13 @@ def test_the_page_quotes_each_prediction_and_what_the_records_say_of_it(root: Pa
     assert f"({lost['few_usual'][0]} points of {lost['few'][0]})" in rows[3]
     assert f"gain {lost['few_usual'][1][1:]} points" in rows[3] and lost["few_usual"][1][0] == "-"
     assert "cost {} and {} points".format(*lost["batch_long"]) in rows[3]
-    late: dict[str, list[float]] = {}
+    late: dict[tuple[str, int], list[float]] = {}
     for record in stored_records("full_size")[1]:
-        if record["run"]["part"] == "training" and record["run"]["seed"] == 0 and record["run"]["epoch"] >= 4:
-            late.setdefault(record["run"]["last"], []).append(record["accuracy"])
-    assert f"{100 * (mean(late['dropped']) - mean(late['full'])):.1f} points" in rows[4] and {len(x) for x in late.values()} == {7}
-    assert f"raise it by {100 * (mean(late['damped']) - mean(late['dropped'])):.1f} points" in rows[5]
+        if record["run"]["part"] == "training" and record["run"]["epoch"] >= 4:
+            late.setdefault((record["run"]["last"], record["run"]["seed"]), []).append(record["accuracy"])
+    assert {key: len(x) for key, x in late.items()} == {(last, seed): 7 for last in ("full", "damped", "dropped") for seed in range(3)}
+    for high, low, row in (("dropped", "full", rows[4]), ("damped", "dropped", rows[5])):
+        apart = [100 * (mean(late[high, seed]) - mean(late[low, seed])) for seed in range(3)]
+        half = 4.303 * stdev(apart) / 3**0.5  # Student's t, two degrees of freedom
+        assert "{:.1f}, {:.1f} and {:.1f} points".format(*apart) in row
+        assert f"{mean(apart):z.1f} on average (95% interval {mean(apart) - half:.1f} to {mean(apart) + half:.1f})" in row
