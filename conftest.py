@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -72,6 +73,18 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection() -> None:
     """The processes that share the tests have started by now, with these options; a pytest inside a test has none."""
     os.environ.pop("PYTEST_ADDOPTS", None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Ranks get the functions of a test by value: they need not import its file, and pytest with it.
+
+    And nobody searches for garbage in what is in memory by now, which would take half a second each time.
+    """
+    import cloudpickle
+
+    for module in {item.module for item in session.items if isinstance(item, pytest.Function)}:
+        cloudpickle.register_pickle_by_value(module)
+    gc.freeze()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

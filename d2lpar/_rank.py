@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import traceback
+import weakref
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -74,6 +75,10 @@ def settle(files: str, path: list[str], start_method: str, cores: int) -> None:
         os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which ends the rank with all that it has started
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gc.freeze()  # what the fork server has loaded stays, and is not searched again and again, nor copied for that
+    for one in list(weakref.finalize._registry):  # nor taken apart at the end, which takes as long as all the rest
+        one.atexit = False
+    if "torch._dynamo.utils" in sys.modules:
+        atexit.unregister(sys.modules["torch._dynamo.utils"].dump_compile_times)
     sys.path[:] = path
     multiprocessing.set_start_method(start_method, force=True)  # a DataLoader in a rank is to work as in the caller
     torch.seed()

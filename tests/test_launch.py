@@ -567,7 +567,9 @@ def test_nccl_is_chosen_where_each_rank_has_a_gpu_and_too_few_are_spoken_of(gpus
 SCRIPT = """
 import sys, beside
 from d2lpar.launch import run_ranks
-print(run_ranks(beside.work, 2, sys.argv[1]))
+print(run_ranks(beside.work, 2, ""), flush=True)
+if sys.argv[1:]:
+    run_ranks(beside.work, 2, *sys.argv[1:])
 """
 BESIDE = """
 import ctypes, os, subprocess, sys
@@ -592,21 +594,17 @@ def script(folder, *arguments):
                             env=os.environ | {"TMPDIR": tempfile.gettempdir()})
 
 
-def test_a_script_needs_no_guard_and_its_ranks_load_no_more_than_its_function_needs(tmp_path):
-    with script(tmp_path, "") as caller:
-        assert caller.stdout.read() == "[(0, False), (1, False)]\n"
-
-
 def test_where_the_name_of_a_socket_would_be_too_long_ranks_are_fresh_pythons(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("long" * 30)))
     os.mkdir(tempfile.gettempdir())
-    with script(tmp_path, "") as caller:
+    with script(tmp_path) as caller:
         assert caller.stdout.read() == "[(0, False), (1, False)]\n"
     assert files_left() == []
 
 
-def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
+def test_a_script_needs_no_guard_its_ranks_load_what_they_need_and_if_it_is_killed_nothing_is_left(tmp_path):
     with script(tmp_path, str(tmp_path)) as caller:
+        assert caller.stdout.readline() == "[(0, False), (1, False)]\n"
         until(lambda: caller.poll() is not None or len(list(tmp_path.glob("child ?"))) == 2)
         processes = psutil.Process(caller.pid).children(recursive=True)
         try:
@@ -621,43 +619,47 @@ def test_a_caller_that_is_killed_leaves_no_process_and_no_folder(tmp_path):
 
 
 PROGRAM = """
-import os
-import psutil
+import os, signal, threading
+from multiprocessing import forkserver
+import psutil, torch
 from d2lpar.launch import RankGroup, run_ranks
-run_ranks(abs, 1)
+from d2lpar.pages import plot
+signal.signal(signal.SIGINT, lambda *_: print("obeyed"))
+threading.Timer(0.5, os.killpg, (0, signal.SIGINT)).start()  # as Ctrl-C in a terminal, while PyTorch is loaded
+print(run_ranks(abs, 1))
+torch.optim.SGD([torch.zeros(1)])
+plot.use_book_style()
+print(run_ranks(lambda rank: os.getppid(), 1) == [forkserver._forkserver._forkserver_pid], flush=True)
 if os.fork() == 0:
     raise SystemExit  # the copy of a program ends without a word, too
 os.wait()
 group = RankGroup(2)
-print(os.getpid(), *group.run(lambda rank: os.getpid()))
-print(*[child.pid for child in psutil.Process().children(recursive=True)])
+print(os.getpid(), *group.run(lambda rank: os.getpid()), *[child.pid for child in psutil.Process().children(recursive=True)])
 """
 
 
-def program(folder, text):
-    (folder / "program.py").write_text(text)
-    return subprocess.run([sys.executable, "-W", "error::ResourceWarning", folder / "program.py"], capture_output=True,
-                          text=True, timeout=WAIT_S, start_new_session=True)
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """What such a program says, line by line; it has to end without a word on its errors."""
+    file = tmp_path_factory.mktemp("program") / "program.py"
+    file.write_text(PROGRAM)
+    run = subprocess.run([sys.executable, "-W", "error::ResourceWarning", file], capture_output=True, text=True, timeout=WAIT_S,
+                         start_new_session=True)
+    assert run.stderr == ""
+    return run.stdout.splitlines()
 
 
-def test_a_program_that_leaves_a_group_open_leaves_no_process(tmp_path):
-    run = program(tmp_path, PROGRAM)
-    assert run.stderr == "" and len(run.stdout.split()) >= 6
-    until(lambda: not any(map(alive, map(int, run.stdout.split()))))
+def test_ctrl_c_while_pytorch_is_loaded_reaches_the_caller_alone(program):
+    assert program[:2] == ["obeyed", "[0]"]
 
 
-INTERRUPTED = """
-import os, signal, threading
-from d2lpar.launch import run_ranks
-signal.signal(signal.SIGINT, lambda *_: print("obeyed"))
-threading.Timer(0.5, os.killpg, (0, signal.SIGINT)).start()  # as Ctrl-C in a terminal, while PyTorch is loaded
-print(run_ranks(abs, 1))
-"""
+def test_what_pytorch_and_figures_set_in_the_environment_costs_no_forks(program):
+    assert program[2] == "True"
 
 
-def test_ctrl_c_while_pytorch_is_loaded_reaches_the_caller_alone(tmp_path):
-    run = program(tmp_path, INTERRUPTED)
-    assert (run.stdout, run.stderr) == ("obeyed\n[0]\n", "")
+def test_a_program_that_leaves_a_group_open_leaves_no_process(program):
+    assert len(program) == 4 and len(program[3].split()) >= 6
+    until(lambda: not any(map(alive, map(int, program[3].split()))))
 
 
 # The fork server
@@ -692,30 +694,11 @@ def test_another_folder_or_environment_is_followed(two, monkeypatch, tmp_path):
     assert two.run(here) == before, "the group that was there stays"
 
 
-LATER = """
-import os, torch
-from multiprocessing import forkserver
-from d2lpar.pages import plot
-from d2lpar.launch import run_ranks
-run_ranks(abs, 1)
-torch.optim.SGD([torch.zeros(1)])
-plot.use_book_style()
-assert run_ranks(lambda rank: os.getppid(), 1) == [forkserver._forkserver._forkserver_pid]
-"""
-
-
-def test_what_pytorch_and_figures_set_in_the_environment_costs_no_forks(tmp_path):
-    assert program(tmp_path, LATER).stderr == ""
-
-
 @pytest.mark.parametrize("platform, gpus", [("darwin", 0), ("win32", 0), ("linux", 1)])
 def test_elsewhere_ranks_are_fresh_pythons(platform, gpus, monkeypatch):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     assert launch._start_method() == "spawn"
-
-
-LEFT = []
 
 
 def leave_something_behind(rank, folder):
@@ -725,14 +708,15 @@ def leave_something_behind(rank, folder):
 
     atexit.register(print, "last words", end="")
     threading.Thread(target=work).start()
-    LEFT.append(open(folder / "log.txt", "w"))  # noqa: SIM115
-    LEFT[0].write("the end")
+    sys.left = open(folder / "log.txt", "w"), tempfile.TemporaryDirectory(prefix="temporary", dir=folder)  # noqa: SIM115
+    sys.left[0].write("the end")
 
 
 def test_a_rank_ends_as_every_python(tmp_path, capsys):
     run_ranks(leave_something_behind, 1, tmp_path)
     assert capsys.readouterr().out == "rank 0: last words\n"
-    assert (tmp_path / "thread").exists() and (tmp_path / "log.txt").read_text() == "the end"
+    assert (tmp_path / "log.txt").read_text() == "the end"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.txt", "thread"]
 
 
 def test_where_the_fork_server_was_killed_there_is_another_one(two):

@@ -185,15 +185,18 @@ def test_normalising_takes_out_progress_bars_and_times():
     assert "execution" not in cell.metadata and notebook.metadata.d2lpar.data.source == "Fashion-MNIST"
 
 
+@cache
+def definitions(source, taught):
+    """The code of a taught cell; of other cells, that of their imports."""
+    lines = ast.parse(re.sub(r"^[%!].*", "", source, flags=re.M)).body
+    return compile(ast.Module([line for line in lines if taught or isinstance(line, (ast.Import, ast.ImportFrom))], []), "", "exec")
+
+
 def namespace_of(notebook):
     """What the imports and the taught cells define, without running the chapter."""
     names = {"__name__": "__main__"}
     for cell in code_cells(notebook):
-        if any(tag.startswith("taught:") for tag in cell.metadata.get("tags", [])):
-            exec(cell.source, names)
-        else:
-            lines = ast.parse(re.sub(r"^[%!].*", "", cell.source, flags=re.M)).body
-            exec(compile(ast.Module([line for line in lines if isinstance(line, (ast.Import, ast.ImportFrom))], []), "", "exec"), names)
+        exec(definitions(cell.source, any(tag.startswith("taught:") for tag in cell.metadata.get("tags", []))), names)
     return names
 
 

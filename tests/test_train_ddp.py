@@ -99,9 +99,16 @@ def trained(rank: int, words: str, stop_after: int | None = None, changes: dict[
     return Seen(ended, losses, params, torch.get_rng_state())
 
 
+def narrow_net() -> nn.Sequential:
+    """The script's kinds of layers, and few channels."""
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(4),
+                         nn.Flatten(), nn.Dropout(0.25), nn.Linear(196, 10))
+
+
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process is rank 0 of 1, on the CPU, and no process group is left."""
+    """This process is rank 0 of 1, on the CPU, and no process group is left; ranks of their own train the script's network."""
+    monkeypatch.setattr(script, "make_net", narrow_net)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
