@@ -171,6 +171,8 @@ class TwoLarge(nn.Module):
 
 
 def count_graphs(rank: int, network: Any, shape: tuple[int, ...], ddp_outside: bool, optimize_ddp: bool = True) -> int:
+    from torch._dynamo import config  # by its full name, the function could not be sent to a rank
+
     graphs: list[Any] = []
 
     def record(graph: Any, example_inputs: Any) -> Any:
@@ -179,7 +181,7 @@ def count_graphs(rank: int, network: Any, shape: tuple[int, ...], ddp_outside: b
 
     net, ddp = network(), nn.parallel.DistributedDataParallel
     model = ddp(torch.compile(net, backend=record)) if ddp_outside else torch.compile(ddp(net, bucket_cap_mb=1), backend=record)
-    with torch._dynamo.config.patch(optimize_ddp=optimize_ddp):  # what splits at the buckets
+    with config.patch(optimize_ddp=optimize_ddp):  # what splits at the buckets
         model(torch.zeros(shape)).sum().backward()
     torch._dynamo.reset()
     return len(graphs)

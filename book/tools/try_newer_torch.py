@@ -48,6 +48,8 @@ PRIVATE = {
     "torch.distributed.fsdp._fully_shard._fsdp_state.FSDPState._fsdp_param_group": "diagnosis.watching, for the same",
     "multiprocessing.process._children": "launch: multiprocessing must not wait for the ranks",
     "multiprocessing.process.BaseProcess._target": "diagnosis.watching: is this a worker of concurrent.futures?",
+    "weakref.finalize._registry": "_rank: a fork need not take apart what its server has loaded",
+    "torch._dynamo.utils.dump_compile_times": "_rank, for the same",
     "atexit._run_exitfuncs": "_rank: a fork must end as a Python does",
     "sys._getframe": "diagnosis: the line of the script",
     "os._exit": "train_ddp and diagnosis.watching: end although a group is broken",
