@@ -171,7 +171,7 @@ class TwoLarge(nn.Module):
 
 
 def count_graphs(rank: int, network: Any, shape: tuple[int, ...], ddp_outside: bool, optimize_ddp: bool = True) -> int:
-    from torch._dynamo import config  # by its full name, the function could not be sent to a rank
+    from torch._dynamo import config, reset  # by their full names, the function could not be sent to a rank
 
     graphs: list[Any] = []
 
@@ -183,7 +183,7 @@ def count_graphs(rank: int, network: Any, shape: tuple[int, ...], ddp_outside: b
     model = ddp(torch.compile(net, backend=record)) if ddp_outside else torch.compile(ddp(net, bucket_cap_mb=1), backend=record)
     with config.patch(optimize_ddp=optimize_ddp):  # what splits at the buckets
         model(torch.zeros(shape)).sum().backward()
-    torch._dynamo.reset()
+    reset()
     return len(graphs)
 
 
