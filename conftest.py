@@ -76,9 +76,9 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Ranks get the functions of a test by value: they need not import its file, and pytest with it.
+    """Send the functions of a test to ranks by value, so that no rank imports the test's file, which needs pytest.
 
-    And nobody searches for garbage in what is in memory by now, which would take half a second each time.
+    Freeze the objects loaded so far, which the garbage collector would otherwise search again each time.
     """
     import cloudpickle
 

@@ -75,7 +75,7 @@ def settle(files: str, path: list[str], start_method: str, cores: int) -> None:
         os.setpgid(0, 0)  # Ctrl-C reaches the caller alone, which ends the rank with all that it has started
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     gc.freeze()  # what the fork server has loaded stays, and is not searched again and again, nor copied for that
-    for one in list(getattr(weakref.finalize, "_registry", ())):  # nor taken apart at its end, which takes long
+    for one in list(getattr(weakref.finalize, "_registry", ())):  # nor is it taken apart at the end
         one.atexit = False
     atexit.unregister(getattr(sys.modules.get("torch._dynamo.utils"), "dump_compile_times", finish))
     sys.path[:] = path

@@ -171,7 +171,7 @@ class TwoLarge(nn.Module):
 
 
 def count_graphs(rank: int, network: Any, shape: tuple[int, ...], ddp_outside: bool, optimize_ddp: bool = True) -> int:
-    from torch._dynamo import config, reset  # by their full names, the function could not be sent to a rank
+    from torch._dynamo import config, reset  # with torch._dynamo.config in full, the function could not be pickled
 
     graphs: list[Any] = []
 

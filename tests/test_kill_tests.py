@@ -78,7 +78,7 @@ def assert_ended_as(ended: Ended, uninterrupted: Ended, folder: Path) -> None:
     assert_metrics_are_whole(folder)
 
 
-@pytest.mark.weekly  # every day, the chapter does it with two ranks and one kill
+@pytest.mark.weekly  # the chapter kills one of two ranks every day
 @pytest.mark.parametrize("ranks, kills", [(2, 1), (1, 1), (3, 2)])
 def test_ranks_that_are_killed_at_any_step_leave_no_trace(uninterrupted: Callable, tmp_path: Path, quick: Path, ranks: int, kills: int) -> None:
     drawn = sorted(Kill(random.randrange(1, 45), random.randrange(ranks)) for _ in range(kills))

@@ -107,7 +107,7 @@ def narrow_net() -> nn.Sequential:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process is rank 0 of 1, on the CPU, and no process group is left; ranks of their own train the script's network."""
+    """This process is rank 0 of 1, on the CPU, and no process group is left; its network is narrow."""
     monkeypatch.setattr(script, "make_net", narrow_net)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
