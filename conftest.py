@@ -87,6 +87,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Python frees what it can at its end, else libraries say on the terminal what is left of theirs."""
+    gc.unfreeze()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """A notebook of the user's own in `notebooks/` is not run, unless she names it."""
     if collection_path.suffix == ".ipynb" and config.args_source is pytest.Config.ArgsSource.TESTPATHS:

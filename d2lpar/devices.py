@@ -191,6 +191,11 @@ def set_seed(seed: int) -> None:
     A CPU does both anyway, as long as the number of cores is the same.
     """
     torch.manual_seed(seed)
+    make_gpus_reproducible()
+
+
+def make_gpus_reproducible() -> None:
+    """Let GPUs compute in full float32 and give the same bits in every run, even if other ways are faster."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = True

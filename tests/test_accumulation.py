@@ -40,6 +40,7 @@ def test_every_number_of_microbatches_gives_the_gradient_and_the_loss_of_the_who
         assert distance(gradients(net), right) < 1e-12, m
 
 
+@pytest.mark.usefixtures("one_core")
 @pytest.mark.parametrize("n, k", [(32, 4), (33, 4), (6, 3)])
 @pytest.mark.parametrize("norm", [nn.Identity, nn.BatchNorm1d])
 def test_microbatches_on_one_device_give_the_bits_of_as_many_devices_with_batchnorm_too(norm, n, k):

@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import importlib
 import os
 import random
 import select
@@ -15,8 +16,8 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from d2lpar import describe_devices, devices, run_on_devices, try_devices
-from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here
+from d2lpar import describe_devices, devices, pages, run_on_devices, same_bits, train, try_devices
+from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here, set_seed
 from helpers.waiting import until
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
@@ -358,6 +359,25 @@ def test_a_replica_has_its_share_of_the_cores_and_everyone_else_what_they_had():
             assert new.submit(torch.get_num_threads).result() == 3, "every thread started later would be limited too"
     finally:
         torch.set_num_threads(caller)
+
+
+@pytest.mark.parametrize("done", [lambda: set_seed(0), lambda: importlib.reload(pages)], ids=["set_seed", "the import of the pages"])
+def test_gpus_are_told_to_give_the_same_bits_in_every_run(done):
+    cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic
+    try:
+        cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic = True, True, False
+        done()
+        assert (cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic) == (False, False, True)
+    finally:
+        cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic = before
+
+
+@pytest.mark.gpu
+def test_two_training_runs_on_a_gpu_have_the_same_bits():
+    set_seed(0)
+    runs = [train(3, batch_size=64, lr=0.03, num_epochs=1, num_train=700)[0][0] for _ in range(3)]
+    assert same_bits(runs)
 
 
 @pytest.mark.gpu

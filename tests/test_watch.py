@@ -25,6 +25,7 @@ from d2lpar.__main__ import main
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
+from d2lpar.diagnosis.scripts import Run, watch
 from d2lpar.diagnosis.watching import Networks, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
@@ -79,13 +80,35 @@ def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
 
 
 @pytest.mark.weekly
-def test_torchrun_starts_the_ranks_if_the_user_prefers_that():
+def test_torchrun_starts_the_ranks_if_the_user_prefers_that(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the script trains on the CPU
     run = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "loss times the ranks",
                   program=("-m", "torch.distributed.run"))
     assert run.returncode == 1 and run.stdout.count("FAULT, loss multiplied by world size") == 1, run.stdout
     right = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "right",
                     program=("-m", "torch.distributed.run"))
     assert right.returncode == 0 and right.stdout.count("no fault found") == 1, right.stdout + right.stderr
+
+
+@pytest.mark.weekly
+def test_the_run_as_a_single_process_is_on_the_kind_of_device_that_the_ranks_had(monkeypatch: pytest.MonkeyPatch):
+    visible, start_rank = [], Run.start_rank
+
+    def noting(self: Run, words: Sequence[str], env: dict[str, str], rank: int) -> None:
+        visible.append(env.get("CUDA_VISIBLE_DEVICES", "all"))
+        start_rank(self, words, env, rank)
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(Run, "start_rank", noting)
+    assert set(watch([BUGS, "loss times the ranks"]).faults) == {"loss multiplied by world size"}
+    assert visible == ["", "", ""]
+
+
+@pytest.mark.gpu
+def test_with_fewer_gpus_than_ranks_a_factor_is_named_by_runs_on_the_cpu():
+    run = command("--ranks", str(torch.cuda.device_count() + 1), BUGS, "loss times the ranks")
+    assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["loss multiplied by world size"], run.stdout
 
 
 @pytest.mark.gpu(2)

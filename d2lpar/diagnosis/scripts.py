@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
     if scale and not scale.is_clear and not ran.stands:
         alone = None
         with suppress(NotRun):
-            again = _run(words, 1)
+            again = _run(words, 1, gpus=ran.k)  # on the kind of device that the ranks had
             alone = _judge(again, words)[1] if again.k == 1 else None
         scale_fault(scale, ran.k, alone, found)
 
@@ -143,27 +144,29 @@ def _why(ran: Ran) -> str:
             "the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?").rstrip()
 
 
-def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False) -> Ran:
+def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False, gpus: int = 0) -> Ran:
     """Run a script as if there were GPUs; if it fails, without any, or without making it shorter."""
-    ran = run_watched(words, k, show, to_the_end)
+    run = partial(run_watched, words, k, show, to_the_end, gpus=gpus)
+    ran = run()
     needs_gpus = any(OF_GPUS.search(data["error"]) for rank in ran.of("end") for data in rank)
     if ran.crashed and not ran.stands and (needs_gpus or not any(ran.steps)):
-        without = run_watched(words, k, show, to_the_end, pretend=False)
+        without = run(pretend=False)
         if needs_gpus and not any(without.steps):
             raise NotRun(f"the script needs a GPU:\n{ran.output}")
         ran = without if any(without.steps) or not without.crashed else ran
     if (ran.crashed or ran.stands) and any(ran.of("shortened")):  # it may count its minibatches
-        whole = run_watched(words, k, show, to_the_end, shortens=False)
+        whole = run(shortens=False)
         ran = ran if whole.crashed or whole.stands else whole
     return ran
 
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
-                pretend: bool = True, shortens: bool = True) -> Ran:
-    """Run a script on k ranks, and return what was recorded."""
+                pretend: bool = True, shortens: bool = True, gpus: int = 0) -> Ran:
+    """Run a script on k ranks, and return what was recorded. It sees GPUs if there are `gpus`, or one for each rank."""
     for spawns in (False, True):
         with Run(k, show) as run:
-            run.start(words, Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens))
+            settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens)
+            run.start(words, settings, gpus or k)
             run.attend()
             ran = run.ran()
         if not any(rank and rank[0][0] == "spawns" for rank in ran.records):
@@ -202,11 +205,11 @@ class Run:
         assert self.reaper.stdin is not None
         self.reaper.stdin.close()
 
-    def start(self, words: Sequence[str], settings: Settings) -> None:
-        """Start the script as torchrun would, or once if it starts its ranks itself."""
+    def start(self, words: Sequence[str], settings: Settings, gpus: int) -> None:
+        """Start the script as torchrun would, or once if it starts its ranks itself; with GPUs if there are `gpus`."""
         self.spawns, self.to_the_end = settings.spawns, settings.to_the_end
         common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
-        if torch.cuda.device_count() < self.k:
+        if torch.cuda.device_count() < gpus:
             common["CUDA_VISIBLE_DEVICES"] = ""  # too few GPUs count as none
         common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
                    "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}

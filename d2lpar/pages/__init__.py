@@ -1,8 +1,10 @@
 """What only the pages and their authors need: figures, explorers, checks of exercises, stored results.
 
-`import d2lpar.pages as book` provides the names that chapters use. No module outside this subpackage imports it.
+`import d2lpar.pages as book` provides the names that chapters use, and lets GPUs give the same bits in every run, since
+chapters compare bits. No module outside this subpackage imports it.
 """
 
+import d2lpar.devices
 from d2lpar.pages.cells import without_checks as without_checks
 from d2lpar.pages.cluster_results import on_cluster as on_cluster
 from d2lpar.pages.explorer import show_explorer as show_explorer
@@ -49,3 +51,5 @@ from d2lpar.pages.stepper import trace_rounds as trace_rounds
 from d2lpar.pages.timings import print_speedups as print_speedups
 from d2lpar.pages.timings import quietly as quietly
 from d2lpar.pages.verdicts import check as check
+
+d2lpar.devices.make_gpus_reproducible()
