@@ -133,7 +133,7 @@ def public(root: Path, package: str = "d2lpar") -> dict[str, str]:
     """The names that a package passes on, each with the module from which it comes."""
     tree = modules(root)[package]
     assert [node for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != alias.asname] == []
-    return {name: module for module, name, _ in imports(tree, set(modules(root)))}
+    return {name: module for module, name, _ in imports(tree, set(modules(root))) if name}
 
 
 def test_the_top_of_the_package_is_what_the_api_page_and_its_help_say(root: Path) -> None:
