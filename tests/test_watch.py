@@ -18,6 +18,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import TensorDataset
 
 import gate
 import gate_watch
@@ -26,7 +27,7 @@ from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.scripts import Run, watch
-from d2lpar.diagnosis.watching import Networks, sketch
+from d2lpar.diagnosis.watching import Networks, probe, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
 
@@ -444,6 +445,22 @@ def test_a_number_that_is_not_finite_is_seen_in_a_sketch(number: float, shape: t
     x = torch.zeros(shape)
     x.view(-1)[1] = number
     assert not sketch(x).isfinite().all()
+
+
+@pytest.mark.parametrize("sets, place", [([[1, 2, 3], [1, 2, 3]], None), ([[1, 2, 3], [0, 2, 3]], 0), ([[1, 2, 3], [1, 2, 0]], 2),
+                                         ([[1], [1]], None), ([[1], [0]], 0), ([[1, 2], [1, 2], [1, 0]], 1), ([[1, 2], [1, 2, 3]], None)])
+def test_data_sets_that_differ_in_their_first_or_last_example_are_found(sets: list[list[int]], place: int | None):
+    records: list = []
+    for examples in sets:
+        at_ends, is_random = probe(TensorDataset(torch.tensor(examples)))
+        loader = {"number": 0, "line": "", "sampler": "DistributedSampler", "examples": len(examples), "drawn": 1, "batches": 1,
+                  "at_ends": at_ends, "is_random": is_random, "distributed": True, "drops": False}
+        records.append([("group", {}), ("loader", loader), ("pass", {
+            "number": 0, "epoch": 0, "trained": True, "steps": 1, "is_whole": False, "indices": [], "state": ""})])
+    found = Diagnosis("a run", watched=True)
+    judge(Ran(len(sets), records), found)
+    assert list(found.faults) == ["different data sets"] * (place is not None)
+    assert place is None or f"example {place} is not the same" in found.faults["different data sets"]
 
 
 def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank_is():

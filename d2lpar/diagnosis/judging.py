@@ -168,18 +168,21 @@ def _judge_data(ran: Ran, found: Diagnosis) -> None:
 
 def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], found: Diagnosis) -> None:
     first, k = of_ranks[0], ran.k
-    digests = {data["first"] for data in of_ranks}
-    is_one_set = len(digests) == 1
+    at_ends = [data["at_ends"] for data in of_ranks]  # digests of the first and the last example
+    is_known = None not in at_ends
+    common = set.intersection(*map(set, at_ends)) if is_known else set()
+    unlike = [i for i in sorted(common) if len({digests[i] for digests in at_ends}) > 1]
+    is_one_set = not unlike and (is_known or not any(at_ends))
     batches = [data["batches"] for data in of_ranks]
     if len(set(batches)) > 1 and None not in batches and not any(ran.of("join")) and (
             ran.stands or ran.crashed or len({data["steps"] for data in epochs[0]}) > 1):
         counts = ", ".join(f"{n} on rank {r}" for r, n in enumerate(batches))
         found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. Drop "
                   "or repeat examples so that all ranks have the same number")
-    if None not in digests and not is_one_set:
+    if unlike:
         if not first["distributed"]:
             return  # each rank has data of its own
-        found.say_by_name("different data sets")
+        found.say_by_name("different data sets", i=unlike[0])
     whole = [epoch for epoch in epochs if all(data["is_whole"] and data["indices"] for data in epoch)]
     if not whole:
         if is_one_set and not first["distributed"] and epochs and epochs[0][0]["indices"] and all(

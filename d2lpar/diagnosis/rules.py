@@ -334,7 +334,7 @@ RULES = [
     Rule("watch", "no group", _elsewhere, "no process group was initialised, so each process trains by itself", "",
          "Call torch.distributed.init_process_group() before wrapping, on every rank"),
     Rule("watch", "different data sets", _elsewhere,
-         "each rank takes its part of a different data set: example 0 is not the same on all ranks", "",
+         "each rank takes its part of a different data set: example {i} is not the same on all ranks", "",
          "Is the data generated or split at random, without a seed?"),
     Rule("watch", "gradients of earlier steps", _elsewhere,
          "{when}a step's gradient still contains the previous step's gradient", "",

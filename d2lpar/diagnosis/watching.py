@@ -473,10 +473,10 @@ class Watcher(Recorder):
 
     def _look_at_loader(self, known: _Loader) -> None:
         loader, sampler = known.loader, sampler_of(known.loader)
-        example, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
+        examples, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
         self.log.note("loader", number=known.number, sampler=type(sampler).__name__, line=known.line,
                       examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
-                      first=example, is_random=is_random,
+                      at_ends=examples, is_random=is_random,
                       distributed=getattr(sampler, "num_replicas", 1) > 1,
                       drops=bool(getattr(sampler, "drop_last", False)))
 
@@ -702,18 +702,18 @@ def random_state() -> str:
     return hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=8).hexdigest()
 
 
-def probe(dataset: Any) -> tuple[str | None, bool]:
-    """A digest of the first example, drawn with the same random state on all ranks; and whether it is random.
+def probe(dataset: Any) -> tuple[dict[int, str] | None, bool]:
+    """Digests of the first and the last example, drawn with the same random state on all ranks; and if one is random.
 
     None if that is not enough for two ranks to have the same example, as with a random generator of the data set's own.
     """
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     attributes = [(part, dict(vars(part))) for part in _parts(dataset)]
-    found = []
+    found, places = [], {0, (length(dataset) or 1) - 1}
     try:
         for seed in (1, 2, 1):
             torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)
-            found.append(_digest(dataset[0]))
+            found.append({i: _digest(dataset[i]) for i in sorted(places)})
     except Exception:
         return None, False
     finally:
