@@ -363,10 +363,12 @@ def read_options(words=None):
     return args
 
 
-def end_after_others(stop):
-    """Exit, but after the rank that failed: torchrun reports the first to exit."""
+def end_after_others(stop, words=""):
+    """Exit, but after the rank that failed: torchrun reports the first to exit.
+    If that rank is slow, and torchrun does not end this one meanwhile, say `words`."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(0 if stop else 5)
+    sys.stderr.write(words)
     os._exit(1)  # leaving a broken group in order might hang
 
 
@@ -388,7 +390,7 @@ def main():
         dist.destroy_process_group()
     except Refused as why:
         if os.getenv("LOCAL_RANK", "0") != "0":
-            end_after_others(stop)
+            end_after_others(stop, f"{why}\n")
         sys.exit(str(why))
     except RuntimeError as error:  # did a collective fail because a rank is gone?
         if not (on_ranks and (isinstance(error, dist.DistError) or "gloo" in

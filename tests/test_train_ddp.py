@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
@@ -627,6 +628,16 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable]:
     ("--batch-size=999", "and at most the number of training examples, 245; it is 999")])
 def test_what_cannot_be_trained_is_refused_in_words(command: Callable, tmp_path: Path, options: str, words: str) -> None:
     assert words in command(f"--checkpoints={tmp_path} {options}")
+
+
+def test_a_rank_says_what_all_refuse_if_local_rank_0_has_not_ended_the_run(command: Callable, monkeypatch: pytest.MonkeyPatch,
+                                                                              capfd: pytest.CaptureFixture[str]) -> None:
+    waits: list[float] = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(time, "sleep", waits.append)
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    assert command("--speed=9") == 1 and waits == [5]
+    assert capfd.readouterr().err == "unrecognized arguments: --speed=9; --help lists all options\n"
 
 
 @pytest.mark.parametrize("gpus", [0, 1])
