@@ -88,7 +88,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Python frees what it can at its end, else libraries say on the terminal what is left of theirs."""
+    """Unfreeze these objects, so that Python frees them when it exits; otherwise nanobind prints a list of leaks."""
     gc.unfreeze()
 
 

@@ -195,7 +195,7 @@ def set_seed(seed: int) -> None:
 
 
 def make_gpus_reproducible() -> None:
-    """Let GPUs compute in full float32 and give the same bits in every run, even if other ways are faster."""
+    """Make GPUs compute in full float32, and let cuDNN use only algorithms that give the same bits in every run."""
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = True

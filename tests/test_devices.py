@@ -374,7 +374,7 @@ def test_gpus_are_told_to_give_the_same_bits_in_every_run(done):
 
 
 @pytest.mark.gpu
-def test_two_training_runs_on_a_gpu_have_the_same_bits():
+def test_training_runs_on_a_gpu_all_have_the_same_bits():
     set_seed(0)
     runs = [train(3, batch_size=64, lr=0.03, num_epochs=1, num_train=700)[0][0] for _ in range(3)]
     assert same_bits(runs)

@@ -216,7 +216,7 @@ def kept_ranks():
     with pytest.MonkeyPatch.context() as patch:
         for place in ("diagnosis.compare", "pages.exercises.ex_slip_through"):
             patch.setattr(f"d2lpar.{place}.RankGroup", kept)
-        patch.setattr("torch.cuda.device_count", lambda: 0)  # else the first line printed is about GPUs, where there are too few
+        patch.setattr("torch.cuda.device_count", lambda: 0)  # with too few GPUs, the first line printed would say so
         yield
     for group in groups.values():
         group.close()

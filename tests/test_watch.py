@@ -12,7 +12,9 @@ import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,7 +84,7 @@ def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
 
 @pytest.mark.weekly
 def test_torchrun_starts_the_ranks_if_the_user_prefers_that(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the script trains on the CPU
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the script's network is on the CPU, for which NCCL has no group
     run = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "loss times the ranks",
                   program=("-m", "torch.distributed.run"))
     assert run.returncode == 1 and run.stdout.count("FAULT, loss multiplied by world size") == 1, run.stdout
@@ -107,7 +109,7 @@ def test_the_run_as_a_single_process_is_on_the_kind_of_device_that_the_ranks_had
 
 
 @pytest.mark.gpu
-def test_with_fewer_gpus_than_ranks_a_factor_is_named_by_runs_on_the_cpu():
+def test_with_fewer_gpus_than_ranks_a_wrong_factor_is_still_named():
     run = command("--ranks", str(torch.cuda.device_count() + 1), BUGS, "loss times the ranks")
     assert re.findall(r"^FAULT, (.*?):", run.stdout, re.M) == ["loss multiplied by world size"], run.stdout
 
@@ -448,8 +450,8 @@ def test_a_number_that_is_not_finite_is_seen_in_a_sketch(number: float, shape: t
 
 
 @pytest.mark.parametrize("sets, place", [([[1, 2, 3], [1, 2, 3]], None), ([[1, 2, 3], [0, 2, 3]], 0), ([[1, 2, 3], [1, 2, 0]], 2),
-                                         ([[1], [1]], None), ([[1], [0]], 0), ([[1, 2], [1, 2], [1, 0]], 1), ([[1, 2], [1, 2, 3]], None)])
-def test_data_sets_that_differ_in_their_first_or_last_example_are_found(sets: list[list[int]], place: int | None):
+                                         ([[1], [1]], None), ([[1], [0]], 0), ([[1, 2], [1, 2], [1, 0]], 1), ([[1, 2], [1, 2, 3]], None)], ids=str)
+def test_data_sets_of_one_length_that_differ_in_their_first_or_last_example_are_found(sets: list[list[int]], place: int | None):
     records: list = []
     for examples in sets:
         at_ends, is_random = probe(TensorDataset(torch.tensor(examples)))
@@ -461,6 +463,19 @@ def test_data_sets_that_differ_in_their_first_or_last_example_are_found(sets: li
     judge(Ran(len(sets), records), found)
     assert list(found.faults) == ["different data sets"] * (place is not None)
     assert place is None or f"example {place} is not the same" in found.faults["different data sets"]
+
+
+def test_an_example_that_cannot_be_read_or_drawn_again_does_not_hide_the_other():
+    class Drawn(list):
+        def __getitem__(self, i: Any) -> Any:
+            return super().__getitem__(i)()
+
+    same, new, unreadable = int, count().__next__, "".index  # which wants an argument
+    for of, known in (((same, same), {0, 1}), ((same, new), {0}), ((same, unreadable), {0}), ((unreadable, same), {1})):
+        at_ends, is_random = probe(Drawn(of))
+        assert (at_ends.keys(), is_random) == (known, False)
+    assert probe(Drawn([unreadable])) == probe(Drawn([new, new])) == probe([]) == (None, False)
+    assert probe(Drawn([torch.rand(1).item, lambda: torch.rand(1).item()]))[1]
 
 
 def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank_is():

@@ -169,10 +169,9 @@ def _judge_data(ran: Ran, found: Diagnosis) -> None:
 def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], found: Diagnosis) -> None:
     first, k = of_ranks[0], ran.k
     at_ends = [data["at_ends"] for data in of_ranks]  # digests of the first and the last example
-    is_known = None not in at_ends
-    common = set.intersection(*map(set, at_ends)) if is_known else set()
+    common = set.intersection(*(set(digests or ()) for digests in at_ends))
     unlike = [i for i in sorted(common) if len({digests[i] for digests in at_ends}) > 1]
-    is_one_set = not unlike and (is_known or not any(at_ends))
+    is_one_set = not unlike and (bool(common) or not any(at_ends))
     batches = [data["batches"] for data in of_ranks]
     if len(set(batches)) > 1 and None not in batches and not any(ran.of("join")) and (
             ran.stands or ran.crashed or len({data["steps"] for data in epochs[0]}) > 1):

@@ -85,7 +85,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
         return _watch_under_torchrun(words, allow, show, to_the_end)
     ran = _run(words, ranks, show, to_the_end)
     found, scale = _judge(ran, words, allow)
-    _confirm(found, scale, ran, words)
+    _confirm(found, scale, ran, words, ranks)
     return found
 
 
@@ -98,7 +98,7 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
         try:
             ran = run.lead(words, to_the_end)
             found, scale = _judge(ran, words, allow)
-            _confirm(found, scale, ran, words)
+            _confirm(found, scale, ran, words, 1)  # torchrun's ranks saw all GPUs
             code = int(not found.ok)
         finally:
             run.say(code)
@@ -122,12 +122,12 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
     return found, scale
 
 
-def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str]) -> None:
-    """Run the script as a single process, if the scale of its gradients may be wrong."""
+def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str], gpus: int) -> None:
+    """Run the script as a single process, if the scale of its gradients may be wrong, on the ranks' kind of device."""
     if scale and not scale.is_clear and not ran.stands:
         alone = None
         with suppress(NotRun):
-            again = _run(words, 1, gpus=ran.k)  # on the kind of device that the ranks had
+            again = _run(words, 1, gpus=gpus)
             alone = _judge(again, words)[1] if again.k == 1 else None
         scale_fault(scale, ran.k, alone, found)
 
@@ -162,7 +162,7 @@ def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = Fa
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
                 pretend: bool = True, shortens: bool = True, gpus: int = 0) -> Ran:
-    """Run a script on k ranks, and return what was recorded. It sees GPUs if there are `gpus`, or one for each rank."""
+    """Run a script on k ranks, and return what was recorded. With fewer than `gpus` GPUs, or than k, it sees none."""
     for spawns in (False, True):
         with Run(k, show) as run:
             settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens)
@@ -206,7 +206,10 @@ class Run:
         self.reaper.stdin.close()
 
     def start(self, words: Sequence[str], settings: Settings, gpus: int) -> None:
-        """Start the script as torchrun would, or once if it starts its ranks itself; with GPUs if there are `gpus`."""
+        """Start the script as torchrun would, or once if it starts its ranks itself.
+
+        With fewer than `gpus` GPUs, it sees none.
+        """
         self.spawns, self.to_the_end = settings.spawns, settings.to_the_end
         common = {name: value for name, value in os.environ.items() if not name.startswith("TORCHELASTIC_")}
         if torch.cuda.device_count() < gpus:

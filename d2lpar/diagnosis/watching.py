@@ -473,10 +473,10 @@ class Watcher(Recorder):
 
     def _look_at_loader(self, known: _Loader) -> None:
         loader, sampler = known.loader, sampler_of(known.loader)
-        examples, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
+        at_ends, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
         self.log.note("loader", number=known.number, sampler=type(sampler).__name__, line=known.line,
                       examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
-                      at_ends=examples, is_random=is_random,
+                      at_ends=at_ends, is_random=is_random,
                       distributed=getattr(sampler, "num_replicas", 1) > 1,
                       drops=bool(getattr(sampler, "drop_last", False)))
 
@@ -703,24 +703,29 @@ def random_state() -> str:
 
 
 def probe(dataset: Any) -> tuple[dict[int, str] | None, bool]:
-    """Digests of the first and the last example, drawn with the same random state on all ranks; and if one is random.
+    """Digests of the first and the last example, drawn with one random state on all ranks; and whether one is random.
 
-    None if that is not enough for two ranks to have the same example, as with a random generator of the data set's own.
+    An example is left out if it cannot be read, or if that is not enough for two ranks to have the same one, as with a
+    random generator of the data set's own. None if neither is left.
     """
     states = torch.get_rng_state(), random.getstate(), np.random.get_state()
     attributes = [(part, dict(vars(part))) for part in _parts(dataset)]
-    found, places = [], {0, (length(dataset) or 1) - 1}
+    indices = sorted({0, (length(dataset) or 1) - 1})
+    draws: list[dict[int, str]] = []
     try:
         for seed in (1, 2, 1):
-            torch.manual_seed(seed), random.seed(seed), np.random.seed(seed)
-            found.append({i: _digest(dataset[i]) for i in sorted(places)})
-    except Exception:
-        return None, False
+            draws.append({})
+            for i in indices:
+                torch.default_generator.manual_seed(seed), random.seed(seed), np.random.seed(seed)
+                with suppress(Exception):  # such as an index that the script's sampler never draws
+                    draws[-1][i] = _digest(dataset[i])
     finally:
         torch.set_rng_state(states[0]), random.setstate(states[1]), np.random.set_state(states[2])
         for part, before in attributes:  # a file that was opened for this cannot be sent to a worker
             vars(part).clear(), vars(part).update(before)
-    return (found[0], found[0] != found[1]) if found[0] == found[2] else (None, False)
+    one, other, again = draws
+    known = {i: digest for i, digest in one.items() if again.get(i) == digest}
+    return known or None, any(other.get(i) != digest for i, digest in known.items())
 
 
 def _parts(dataset: Any) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """What only the pages and their authors need: figures, explorers, checks of exercises, stored results.
 
-`import d2lpar.pages as book` provides the names that chapters use, and lets GPUs give the same bits in every run, since
-chapters compare bits. No module outside this subpackage imports it.
+`import d2lpar.pages as book` provides the names that chapters use. It also makes GPUs reproducible, because chapters
+compare bits. No module outside this subpackage imports it.
 """
 
 import d2lpar.devices
