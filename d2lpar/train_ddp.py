@@ -363,13 +363,10 @@ def read_options(words=None):
     return args
 
 
-def end_after_others(stop, words=""):
-    """Exit, but after the rank that failed: torchrun reports the first to exit.
-    If that rank is slow, and torchrun does not end this one meanwhile, say `words`."""
+def wait_for_others(stop):
+    """Let the rank that failed exit first: torchrun reports it, and ends the others."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     time.sleep(0 if stop else 5)
-    sys.stderr.write(words)
-    os._exit(1)  # leaving a broken group in order might hang
 
 
 @record  # so that torchrun reports the traceback of the rank that failed first
@@ -390,7 +387,7 @@ def main():
         dist.destroy_process_group()
     except Refused as why:
         if os.getenv("LOCAL_RANK", "0") != "0":
-            end_after_others(stop, f"{why}\n")
+            wait_for_others(stop)
         sys.exit(str(why))
     except RuntimeError as error:  # did a collective fail because a rank is gone?
         if not (on_ranks and (isinstance(error, dist.DistError) or "gloo" in
@@ -398,7 +395,8 @@ def main():
             raise
         print(f"rank {os.environ['RANK']} lost contact with another rank: "
               + str(error).splitlines()[0], file=sys.stderr, flush=True)
-        end_after_others(stop)
+        wait_for_others(stop)
+        os._exit(1)  # leaving a broken group in order might hang
     if not ended:
         sys.exit(0 if RESTARTS else STOPPED)  # or torchrun would start it again
 

@@ -404,8 +404,9 @@ def test_views_of_one_buffer_on_a_gpu_are_told_apart():
     base = torch.arange(6.0, device="cuda")
     allreduce([base[:3], base[3:]])
     assert base.tolist() == [3, 5, 7, 3, 5, 7]
-    with pytest.raises(ValueError, match="overlap"):
-        allreduce([base[:3], base[2:5]])
+    for overlapping in ([base[:3], base[2:5]], [base[::2], base[1::2]]):
+        with pytest.raises(ValueError, match="overlap"):
+            allreduce(overlapping)
 
 
 # Bugs
