@@ -244,7 +244,7 @@ FITS = """() => {
 
 @pytest.mark.parametrize("chapter, views", [
     (EXPLORERS[0], [(1280, "dark"), (1280, "light"), (700, "light"), (390, "light"), (390, "dark")]),
-    (EXPLORERS[1], [(390, "light"), (390, "dark"), (700, "dark"), (1280, "dark"), (1280, "light")])])
+    pytest.param(EXPLORERS[1], [(390, "light"), (390, "dark"), (700, "dark"), (1280, "dark"), (1280, "light")], marks=pytest.mark.weekly)])
 def test_the_explorer_is_as_wide_as_the_text_and_obeys_the_rules_of_accessibility(
         page: Page, site: Path, chapter: str, views: list[tuple[int, Literal["light", "dark"]]]) -> None:
     show(page, *views[0])  # the page is opened in such a window, which then changes, as when a phone is turned

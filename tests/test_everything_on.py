@@ -18,7 +18,7 @@ import d2lpar
 from d2lpar.launch import RankError, RankGroup
 from d2lpar.scratch import distance
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.weekly, pytest.mark.timeout(300)]
 PAGE = Path(__file__).parents[1] / "notebooks" / "appendix" / "ddp_as_people_use_it.ipynb"
 CELLS = {cell["id"]: "".join(cell["source"]) for cell in json.loads(PAGE.read_text("utf8"))["cells"] if cell["cell_type"] == "code"}
 # by what is defined or compared in it
