@@ -25,7 +25,7 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo 'Options of the first command: TORCH=cpu installs the small build of PyTorch, PYTHON=python3.12 chooses the Python, PIP_EXTRA="..." adds options for pip.'
+	@echo 'No command needs an option. The first one takes PYTHON=python3.12 to choose the Python, TORCH=cpu, TORCH=cuda or TORCH=ADDRESS to choose the build of PyTorch, and PIP_EXTRA="..." for pip.'
 
 book: .venv/installed ## install what is missing into .venv, build the site, and say which file to open
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
@@ -76,16 +76,17 @@ usable:
 	@test ! -e .venv/installed || { .venv/bin/python -c 'import pip' >/dev/null 2>&1 && test "$$(cat .venv/installed)" = "$$(pwd -P)"; } || \
 	  { echo "This folder was moved or copied, or its Python was upgraded, after .venv was made. Delete .venv, then run the same command again."; exit 1; }
 
-.venv/installed: requirements.txt pyproject.toml | usable
+# A choice of PyTorch that was not made before is installed over what is there.
+NEW_CHOICE = $(if $(TORCH),$(if $(filter $(TORCH),$(shell cat .venv/torch 2>/dev/null)),,new-choice))
+.PHONY: new-choice
+
+.venv/installed: requirements.txt pyproject.toml $(NEW_CHOICE) | usable
 	@"$(PYTHON)" -c '' >/dev/null 2>&1 || { echo "Cannot run $(PYTHON). Install Python 3.11 to 3.14, or name one: make book PYTHON=python3.12"; exit 1; }
 	@"$(PYTHON)" -c '$(VERSION_TEST)'
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "The Python in .venv does not run or has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
-ifeq ($(TORCH),cpu)
-	@.venv/bin/python -m pip install $(PIP_EXTRA) "uv>=0.9" && .venv/bin/uv pip install -p .venv/bin/python --torch-backend=cpu -r requirements.txt || { echo "Could not install requirements.txt (see above). Check your network connection. pip takes a proxy and a mirror from its own settings, and uv, which pip installs, takes them from HTTPS_PROXY, UV_DEFAULT_INDEX and SSL_CERT_FILE. Then run the same command again. Without TORCH=cpu, pip installs everything itself; on Linux this takes 6.6 GB."; exit 1; }
-else
-	@.venv/bin/python -m pip install $(PIP_EXTRA) -r requirements.txt || { echo "pip could not install requirements.txt (see above). Check your network connection, that 6.6 GB of disk space are free, and that PyTorch supports this system (book/setup.md lists the exceptions). Then run the same command again."; exit 1; }
-endif
+	@.venv/bin/python book/tools/install.py --torch="$(TORCH)" $(PIP_EXTRA)
+	@echo "$(TORCH)" > .venv/torch
 	@pwd -P > $@

@@ -57,12 +57,24 @@ def test_the_requirements_install_all_and_pin_what_stored_outputs_and_pages_depe
     assert not {"d2l", "vl-convert-python"} & {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
 
 
-def test_make_takes_the_small_build_of_pytorch_where_it_is_asked_to(root: Path) -> None:
-    def commands(*words: str) -> str:
-        return subprocess.run(["make", "-n", "-W", "pyproject.toml", "book", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path, tmp_path: Path) -> None:
+    """What install.py then does is the subject of test_install.py."""
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for program, says in (("pip", ""), ("python", "install.py) shift; echo installs with $@"), ("jupyter-book", "")):
+        (tmp_path / ".venv" / "bin" / program).write_text(f'#!/bin/sh\ncase "$1" in *{says or ")"};; esac\n')
+        (tmp_path / ".venv" / "bin" / program).chmod(0o755)
+    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+        shutil.copy(root / name, tmp_path)
 
-    assert "--torch-backend=cpu -r requirements.txt" in commands("TORCH=cpu")
-    assert "torch-backend" not in commands() and "pip install  -r requirements.txt" in commands()
+    def installs(*words: str) -> list[str]:
+        said = subprocess.run(["make", "book", f"PYTHON={sys.executable}", *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return re.findall("^installs with (.*)", said, re.M)
+
+    assert installs("PIP_EXTRA=--no-index -v") == ["--torch= --no-index -v"]
+    assert installs() == []
+    assert installs("TORCH=cpu") == ["--torch=cpu"] and installs("TORCH=cpu") == installs() == []
+    assert installs("TORCH=../my wheels") == ["--torch=../my wheels"] and installs("TORCH=../my wheels") == []
+    assert installs("TORCH=cuda") == ["--torch=cuda"]
 
 
 def test_make_alone_lists_every_target(root: Path) -> None:

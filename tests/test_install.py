@@ -1,0 +1,208 @@
+"""book/tools/install.py installs the right build of PyTorch on every network, with the reader's own settings.
+
+pip and uv run here as they are. Only the packages are empty, and the servers are on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pip
+import pytest
+
+import install
+from helpers.package_servers import Server, make_wheel, serving
+
+ORDINARY, SMALL = ("2.15.0", "0.29.2"), ("2.15.0+cpu", "0.29.2+cpu")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has two builds of PyTorch")
+
+
+def builds(folder: Path, torch: str, torchvision: str) -> list[Path]:
+    return [make_wheel(folder, "torch", torch), make_wheel(folder, "torchvision", torchvision)]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Generator[Server]:
+    """The reader's own index, with the ordinary build of PyTorch and one more package."""
+    with serving([*builds(tmp_path / "index", *ORDINARY), make_wheel(tmp_path / "index", "more", "1.0")]) as server:
+        yield server
+
+
+@pytest.fixture
+def pytorch(tmp_path: Path) -> Generator[Server]:
+    """PyTorch's own server, with the small build, and the proxy on the way to it."""
+    with serving(builds(tmp_path / "small", *SMALL)) as server:
+        yield server
+
+
+@pytest.fixture
+def run(tmp_path: Path, root: Path, index: Server) -> Callable[..., tuple[int, str, dict[str, str]]]:
+    """Run install.py in an empty environment: its exit code, what it printed, and what is installed then."""
+    book, packages = tmp_path / "a book", tmp_path / "packages"
+    (book / "book" / "tools").mkdir(parents=True)
+    shutil.copy(root / "book" / "tools" / "install.py", book / "book" / "tools")
+    (book / "requirements.txt").write_text("torch==2.15.0\ntorchvision==0.29.2\nmore\n")
+    venv.create(book / ".venv")
+    programs = book / ".venv" / "bin"
+    (programs / "uv").symlink_to(Path(sysconfig.get_path("scripts")) / "uv")
+    packages.mkdir()
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)  # pip's own installation takes some seconds
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "SSL_", "PYTHON"))}
+    plain |= {"PYTHONPATH": str(packages), "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": f"{index.address}/simple",
+              "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_CACHE_DIR": "1",
+              "UV_CACHE_DIR": str(tmp_path / "cache"), "PATH": f"{tmp_path}/programs:/usr/bin:/bin"}
+
+    def run(*words: str, **settings: str) -> tuple[int, str, dict[str, str]]:
+        done = subprocess.run([programs / "python", book / "book" / "tools" / "install.py", *words], cwd=book, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=plain | settings, timeout=120)
+        [libraries] = (book / ".venv" / "lib").glob("python*/site-packages")
+        there = dict(re.findall(r"(\w+)-([^/]+)\.dist-info", "\n".join(map(str, libraries.iterdir()))))
+        return done.returncode, done.stdout, there
+
+    return run
+
+
+@pytest.fixture
+def through(pytorch: Server, tmp_path: Path) -> Callable[[Server], dict[str, str]]:
+    """The settings with which PyTorch's server is reached through this one."""
+    def through(server: Server) -> dict[str, str]:
+        certificate = tmp_path / "certificate.pem"
+        server.authority.cert_pem.write_to_path(certificate)
+        return {"HTTPS_PROXY": server.address, "SSL_CERT_FILE": str(certificate)}
+
+    return through
+
+
+SMALL_ONE = {"torch": SMALL[0], "torchvision": SMALL[1], "more": "1.0"}
+ORDINARY_ONE = {"torch": ORDINARY[0], "torchvision": ORDINARY[1], "more": "1.0"}
+
+
+@pytest.mark.parametrize("choice", [(), ("--torch=cpu",)], ids=["nothing chosen", "TORCH=cpu"])
+def test_a_server_that_answers_gives_the_small_build(choice: tuple[str, ...], run: Callable, through: Callable, pytorch: Server) -> None:
+    code, said, there = run(*choice, **through(pytorch))
+    assert code == 0 and there == SMALL_ONE, said
+    assert "build for CPUs is installed; everything takes 1.8 GB" in said
+
+
+def test_with_the_newest_versions_of_the_weekly_run_it_is_the_small_build_too(run: Callable, through: Callable, pytorch: Server,
+                                                                              tmp_path: Path) -> None:
+    (tmp_path / "a book" / "requirements.txt").write_text("torch\ntorchvision\nmore\n")
+    code, said, there = run(**through(pytorch))
+    assert code == 0 and there == SMALL_ONE, said
+
+
+@pytest.mark.parametrize("network, why", [("refuses", "cannot be reached (Connection refused"), ("hangs", "cannot be reached (operation timed out"),
+                                          ("lacks", "has none of this version for your Python and your system")])
+@pytest.mark.parametrize("choice", [(), ("--torch=cpu",)], ids=["nothing chosen", "TORCH=cpu"])
+def test_a_server_that_does_not_answer_is_named_and_the_ordinary_build_taken_unless_the_small_one_was_demanded(
+        network: str, why: str, choice: tuple[str, ...], run: Callable, through: Callable, tmp_path: Path) -> None:
+    wheels = builds(tmp_path / "old", "2.14.0+cpu", "0.29.0+cpu")
+    with serving(wheels, hangs=network == "hangs") as server:
+        settings = through(server)
+        if network == "refuses":
+            server.server_close()
+        code, said, there = run(*choice, **settings)
+    assert why in said
+    if choice:
+        assert code == 1 and there == {}, said
+        assert "Without TORCH=cpu" in said and "TORCH=cuda" in said and "TORCH=ADDRESS" in said and "PIP_PROXY" in said
+    else:
+        assert code == 0 and there == ORDINARY_ONE, said
+        assert "The build with CUDA is installed from your index instead; everything takes 6.6 GB" in said
+
+
+def test_pytorch_that_is_there_stays_unless_a_different_build_is_demanded(run: Callable, through: Callable, pytorch: Server) -> None:
+    assert run("--torch=cpu", **through(pytorch))[2] == SMALL_ONE
+    pytorch.asked.clear()
+    for choice in ((), ("--torch=cpu",)):
+        _, said, there = run(*choice, **through(pytorch))
+        assert there == SMALL_ONE and "PyTorch 2.15.0+cpu is installed already" in said and pytorch.asked == []
+    _, said, there = run("--torch=cuda")
+    assert there == ORDINARY_ONE and "TORCH=cuda: the build of PyTorch with CUDA is installed" in said
+    assert run(**through(pytorch))[2] == ORDINARY_ONE
+    assert run("--torch=cpu", **through(pytorch))[2] == SMALL_ONE
+
+
+@pytest.mark.parametrize("shows, wanted", [("GPU 0: NVIDIA T4", ORDINARY_ONE), ("No devices were found", SMALL_ONE)])
+def test_with_an_nvidia_gpu_the_ordinary_build_is_taken(shows: str, wanted: dict[str, str], run: Callable, through: Callable,
+                                                        pytorch: Server, tmp_path: Path) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")) and wanted == SMALL_ONE:
+        pytest.skip("there is a GPU")
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs" / "nvidia-smi").write_text(f"#!/bin/sh\necho '{shows}'\n")
+    (tmp_path / "programs" / "nvidia-smi").chmod(0o755)
+    _, said, there = run(**through(pytorch))
+    assert there == wanted and ("There is an NVIDIA GPU" in said) == (wanted == ORDINARY_ONE) == (pytorch.asked == []), said
+
+
+@pytest.mark.parametrize("kind", ["an index", "a page of links", "a folder of wheels", "a folder that is an index"])
+def test_a_mirror_of_any_kind_gives_pytorch_and_the_readers_index_the_rest(kind: str, run: Callable, index: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "a mirror"
+    wheels = builds(folder, *SMALL)
+    if kind == "a folder that is an index":
+        for wheel in wheels:
+            (folder / wheel.name.partition("-")[0]).mkdir()
+            wheel.rename(folder / wheel.name.partition("-")[0] / wheel.name)
+            (folder / wheel.name.partition("-")[0] / "index.html").write_text(f'<!DOCTYPE html><a href="{wheel.name}">{wheel.name}</a>')
+        wheels = []
+    with serving(wheels) as mirror:
+        where = {"an index": f"{mirror.address}/whl/cpu", "a page of links": f"{mirror.address}/links.html"}.get(kind, str(folder))
+        code, said, there = run(f"--torch={where}")
+    assert code == 0 and there == SMALL_ONE, said
+    assert f"PyTorch is installed from {where}" in said and not [path for path in index.asked if "torch-" in path]
+
+
+def test_a_mirror_without_this_version_and_one_that_is_not_there_are_named(run: Callable, tmp_path: Path) -> None:
+    builds(tmp_path / "old", "2.14.0+cpu", "0.29.0+cpu")
+    code, said, there = run(f"--torch={tmp_path / 'old'}")
+    assert code == 1 and there == {} and f"torch==2.15.0 and torchvision==0.29.2 from TORCH={tmp_path / 'old'}" in said
+    code, said, there = run("--torch=cpuu")
+    assert code == 1 and there == {} and said.startswith("TORCH=cpuu is neither cpu nor cuda nor an address") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("where", ["an option", "a variable", "a file"])
+def test_pips_proxy_and_certificate_hold_for_the_small_build_too(where: str, run: Callable, through: Callable, pytorch: Server,
+                                                                 index: Server, tmp_path: Path) -> None:
+    with serving([*pytorch.wheels.values(), *index.wheels.values()]) as both:
+        proxy, certificate = through(both).values()
+        words, settings = (), {}
+        if where == "an option":
+            words = ("--proxy", proxy, f"--cert={certificate}")
+        elif where == "a variable":
+            settings = {"PIP_PROXY": proxy, "PIP_CERT": certificate}
+        else:
+            (tmp_path / "pip.conf").write_text(f"[global]\nproxy = {proxy}\ncert = {certificate}\n")
+            settings = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
+        code, said, there = run(*words, **settings)
+    assert code == 0 and there == SMALL_ONE, said
+    assert index.asked == []  # what pip installed came through the proxy, too
+
+
+def test_without_an_index_pip_says_what_helps(run: Callable) -> None:
+    code, said, there = run("--torch=cuda", "--no-index")
+    assert code == 1 and there == {}
+    assert "pip could not install" in said and "PIP_INDEX_URL" in said and "PIP_EXTRA" in said and "6.6 GB" in said
+
+
+@pytest.mark.parametrize("system", ["darwin", "win32"])
+@pytest.mark.parametrize("choice", [(), ("--torch=cpu",), ("--torch=cuda",)], ids=["nothing", "cpu", "cuda"])
+def test_other_systems_have_a_single_build_on_the_index(system: str, choice: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
+                                                        capsys: pytest.CaptureFixture) -> None:
+    called: list = []
+    monkeypatch.setattr(install.sys, "platform", system)
+    monkeypatch.setattr(install, "pip", lambda options, *words, **_: called.append(words))
+    if choice == ("--torch=cuda",):
+        with pytest.raises(SystemExit, match="TORCH=ADDRESS"):
+            install.main(list(choice))
+        assert called == []
+    else:
+        install.main([*choice])
+        assert called == [("-r", str(install.REQUIREMENTS))] and "which has no CUDA" in capsys.readouterr().out
