@@ -1,11 +1,11 @@
 """Install requirements.txt into the Python that runs this file: `python book/tools/install.py [pip's options]`.
 
-PyTorch is most of it, and Linux has two builds. The one in the Python registry contains CUDA and is large. The small
-one, for CPUs, is on PyTorch's own server, which some networks do not reach. Without an NVIDIA GPU, that server is tried
-once, for three seconds. `--torch=cpu` and `--torch=cuda` choose a build, and `--torch=ADDRESS` names a mirror. One
+PyTorch is most of it, and for Linux there are two builds. The CUDA build is on PyPI, and large. The CPU-only build is
+on PyTorch's own server, which some networks do not reach. Without an NVIDIA GPU, that server is tried once, with
+time-outs of three seconds. `--torch=cpu` and `--torch=cuda` choose a build, and `--torch=ADDRESS` names a mirror. One
 sentence says what is installed, and why.
 
-uv installs the small build, because it knows PyTorch's server; it gets pip's proxy and certificate. pip installs
+uv installs the CPU-only build, because it knows PyTorch's server; it gets pip's proxy and certificate. pip installs
 everything else.
 """
 
@@ -23,23 +23,23 @@ from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements.txt"
 UV = Path(sys.executable).with_name("uv")
-SMALL, LARGE = "everything takes 1.8 GB", "everything takes 6.6 GB"  # of disk space
-OTHER_WAYS = """\
-- Without TORCH=cpu, the same command installs whichever build it can get.
-- TORCH=cuda installs the build with CUDA from your own index, and everything takes 6.6 GB.
-- TORCH=ADDRESS takes PyTorch from a mirror: an index, a page of links to wheels, or a folder of wheels.
-- Behind a proxy, set HTTPS_PROXY, or pip's own setting PIP_PROXY; for its certificate, set PIP_CERT."""
-NOT_INSTALLED = """\
-pip could not install {what} (see above).
-- If the connection failed, run the same command again: pip keeps what it has downloaded.
-- For a mirror, a proxy or a certificate, set PIP_INDEX_URL, PIP_PROXY or PIP_CERT.
-  For this book alone: make book PIP_EXTRA="--proxy http://localhost:3128"
-- If the disk is full: the build of PyTorch with CUDA takes 6.6 GB with everything else, the one for CPUs 1.8 GB.
-- PyTorch does not support every system: book/setup.md lists the exceptions."""
+SMALL, LARGE = "1.8 GB in total", "6.6 GB in total"  # of disk space
+OTHER_WAYS = f"""\
+- Leave out TORCH=cpu to install whichever build is available.
+- TORCH=cuda installs the CUDA build from PyPI or your mirror ({LARGE}).
+- TORCH=ADDRESS installs PyTorch from a package index, a page of links to wheels, or a folder of wheels.
+- Behind a proxy, set HTTPS_PROXY or PIP_PROXY, and PIP_CERT for its certificate."""
+NOT_INSTALLED = f"""\
+pip could not install the packages in requirements.txt (see above).
+- If the connection failed, try again; completed downloads are kept.
+- For a mirror, a proxy or a certificate, set PIP_INDEX_URL, PIP_PROXY or PIP_CERT, or for this book only:
+  make book PIP_EXTRA="--proxy http://proxy.example.com:8080"
+- If the disk is full, delete .venv. With TORCH=cpu, the book takes {SMALL}, otherwise up to {LARGE}.
+- If PyTorch does not support your system, see book/setup.md."""
 
 
 def main(words: list[str]) -> None:
-    parser = argparse.ArgumentParser(description="Install requirements.txt with pip, and the fitting build of PyTorch.",
+    parser = argparse.ArgumentParser(description="Install requirements.txt, and PyTorch in the build that fits.",
                                      epilog="All other options are passed to pip.", allow_abbrev=False)
     parser.add_argument("--torch", default="", metavar="CHOICE",
                         help="cpu, cuda, or a mirror: the address of an index or of a page of links, or a folder")
@@ -57,45 +57,44 @@ def main(words: list[str]) -> None:
 
 
 def install_what_fits(pytorch: list[str], options: list[str]) -> None:
-    """Install the small build if it is enough and can be had; otherwise leave PyTorch to pip. Say which, and why."""
-    if sys.platform != "linux":
-        say("On this system, the ordinary build of PyTorch is installed, which has no CUDA.")
-    elif f"torch=={installed().partition('+')[0]}" in pytorch:
-        say(f"PyTorch {installed()} is installed already, and stays.")
+    """Install the CPU-only build if it is enough and can be had; otherwise leave PyTorch to pip. Say which, and why."""
+    if f"torch=={installed().partition('+')[0]}" in pytorch:
+        say(f"Keeping PyTorch {installed()}, which is already installed.")
+    elif sys.platform != "linux":
+        say("Installing the default build of PyTorch for this system, which has no CUDA.")
     elif has_gpu():
-        say(f"There is an NVIDIA GPU, so the build of PyTorch with CUDA is installed; {LARGE}.")
+        say(f"NVIDIA GPU found: installing the CUDA build of PyTorch ({LARGE}).")
     elif problem := why_no_small_build(pytorch, options):
-        say(f"There is no NVIDIA GPU, so PyTorch's build for CPUs would be enough, but {problem}. The build with CUDA "
-            f"is installed from your index instead; {LARGE}. (To take PyTorch from a mirror, give TORCH=ADDRESS.)")
+        say(f"No NVIDIA GPU found, but {problem}. Installing PyTorch from PyPI or your mirror instead, usually the "
+            f"CUDA build ({LARGE}). For a mirror of the CPU-only build, use TORCH=ADDRESS.")
     else:
-        say(f"There is no NVIDIA GPU, so PyTorch's build for CPUs is installed; {SMALL}.")
+        say(f"No NVIDIA GPU found: installing the CPU-only build of PyTorch ({SMALL}).")
         install_small(pytorch, options)
 
 
 def install_small_or_end(pytorch: list[str], options: list[str]) -> None:
-    """Install the build for CPUs, unless it is there; end with a message if it cannot be had."""
+    """Install the CPU-only build, unless it is there; end with a message if it cannot be had."""
     if [f"torch=={installed()}"] == small(pytorch)[:1]:
-        say(f"PyTorch {installed()} is installed already, and stays.")
+        say(f"Keeping PyTorch {installed()}, which is already installed.")
     elif problem := why_no_small_build(pytorch, options):
-        sys.exit(f"PyTorch's build for CPUs cannot be installed: {problem}.\n{OTHER_WAYS}")
+        sys.exit(f"Cannot install the CPU-only build of PyTorch: {problem}.\n{OTHER_WAYS}")
     else:
-        say(f"TORCH=cpu: PyTorch's build for CPUs is installed; {SMALL}.")
+        say(f"TORCH=cpu: installing the CPU-only build of PyTorch ({SMALL}).")
         install_small(pytorch, options)
 
 
 def install_small(pytorch: list[str], options: list[str]) -> None:
-    """Install the build for CPUs, which PyTorch's server has, or end with a message."""
+    """Install the CPU-only build, which PyTorch's server has, or end with a message."""
     if uv(small(pytorch), options).returncode:
-        sys.exit("PyTorch's build for CPUs could not be installed (see above). Run the same command again.\n"
-                 + OTHER_WAYS)
+        sys.exit(f"Could not install the CPU-only build of PyTorch (see above). Try again, or:\n{OTHER_WAYS}")
 
 
 def install_large(pytorch: list[str], options: list[str]) -> None:
-    """Replace a build for CPUs, which pip would keep; pip then installs the one with CUDA."""
+    """Replace a CPU-only build, which pip would keep; pip then installs the CUDA build."""
     if sys.platform != "linux":
-        sys.exit("On this system, your index has no build of PyTorch with CUDA. For Windows, PyTorch's page \"Get "
-                 "Started\" shows the address of one, after --index-url: give it as TORCH=ADDRESS.")
-    say(f"TORCH=cuda: the build of PyTorch with CUDA is installed; {LARGE}.")
+        sys.exit("TORCH=cuda works only on Linux. On Windows, use TORCH=ADDRESS with the address after --index-url on "
+                 "PyTorch's page \"Get Started\".")
+    say(f"TORCH=cuda: installing the CUDA build of PyTorch ({LARGE}).")
     if "+cpu" in installed():
         pip(options, "--no-deps", "--force-reinstall", *pytorch)
 
@@ -103,12 +102,11 @@ def install_large(pytorch: list[str], options: list[str]) -> None:
 def install_from(mirror: str, pytorch: list[str], options: list[str]) -> None:
     """Install PyTorch alone from a mirror, whatever kind it is."""
     if "://" not in mirror and not Path(mirror).is_dir():
-        sys.exit(f"TORCH={mirror} is neither cpu nor cuda nor an address (https://...) nor an existing folder.")
-    say(f"PyTorch is installed from {mirror}, everything else from your index.")
+        sys.exit(f"TORCH must be cpu, cuda, an address (https://...) or an existing folder, not {mirror}.")
+    say(f"Installing PyTorch from {mirror}, and everything else from PyPI or your mirror.")
     pip(options, "--no-deps", "--force-reinstall", "--index-url", mirror, "--find-links", mirror, *pytorch, failed=(
-        f"pip could not install {' and '.join(pytorch)} from TORCH={mirror} (see above). It must be an index that "
-        "contains torch/ and torchvision/, a page of links to wheels, or a folder of wheels, with these versions for "
-        "your Python and your system."))
+        f"pip could not install {' and '.join(pytorch)} from {mirror} (see above). It must be a package index, a page "
+        "of links to wheels, or a folder of wheels, and have these versions for your Python and system."))
 
 
 def say(words: str) -> None:
@@ -128,30 +126,34 @@ def has_gpu() -> bool:
     if any(Path("/dev").glob("nvidia[0-9]*")):
         return True
     tool = shutil.which("nvidia-smi")  # in WSL, nothing else shows it
-    return tool is not None and b"GPU" in subprocess.run([tool, "-L"], capture_output=True).stdout
+    try:
+        return tool is not None and b"GPU" in subprocess.run([tool, "-L"], capture_output=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def small(pytorch: list[str]) -> list[str]:
-    """The same requirements, but PyTorch's version, if there is one, must be of the build for CPUs."""
+    """The same requirements, but PyTorch's version, if there is one, must be of the CPU-only build."""
     return [line + "+cpu" if line.startswith("torch==") else line for line in pytorch]
 
 
 def why_no_small_build(pytorch: list[str], options: list[str]) -> str:
-    """Why the build for CPUs cannot be had, or '' if it can: a single try of three seconds, which downloads nothing."""
+    """Why the CPU-only build cannot be had, or '' if it can: a single quick try, which downloads no package."""
     get_uv = [sys.executable, "-m", "pip", "install", "-q", *options, "uv>=0.9"]
     if not UV.exists() and subprocess.run(get_uv).returncode:
-        return "uv, which would install it, could not be installed (see above)"
+        return "pip could not install uv, which is needed for the CPU-only build (see above)"
     try:
-        tried = uv(small(pytorch)[:1], options, "--dry-run",
+        tried = uv(small(pytorch), options, "--dry-run",
                    UV_HTTP_TIMEOUT="3", UV_HTTP_CONNECT_TIMEOUT="3", UV_HTTP_RETRIES="0")
     except subprocess.TimeoutExpired:
         return "PyTorch's own server did not answer in time"
+    said = tried.stderr.decode(errors="replace")
     if not tried.returncode:
         return ""
-    if b"No solution found" in tried.stderr:
-        return "PyTorch's own server has none of this version for your Python and your system"
-    causes = re.findall(r"^(?:error|  cause): (.*)", tried.stderr.decode(errors="replace"), re.M)
-    return f"PyTorch's own server cannot be reached ({causes[-1] if causes else 'no cause is known'})"
+    if "No solution found" in said:
+        return "PyTorch's own server does not have this version for your Python and system"
+    address, causes = re.findall(r"https://[^\s)]+", said), re.findall(r"^(?:error|  cause): (.*)", said, re.M)
+    return f"PyTorch's own server could not be reached ({': '.join([*address[:1], *causes[-1:]])})"
 
 
 def uv(packages: list[str], options: list[str], *words: str, **settings: str) -> subprocess.CompletedProcess[bytes]:
@@ -185,7 +187,7 @@ def settings_of_pip() -> dict[str, str]:
 def pip(options: list[str], *words: str, failed: str = "") -> None:
     """Run `pip install`, or end with a message."""
     if subprocess.run([sys.executable, "-m", "pip", "install", *options, *words]).returncode:
-        sys.exit(failed or NOT_INSTALLED.format(what=words[-1]))
+        sys.exit(failed or NOT_INSTALLED)
 
 
 if __name__ == "__main__":
