@@ -6,7 +6,7 @@ TORCH ?=
 REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
-  (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Name a different one: make book PYTHON=python3.12" % v)
+  (3, 11) <= v <= (3, 14) or sys.exit("The book needs Python 3.11 to 3.14, but $(PYTHON) is %d.%d. Choose a different one: make book PYTHON=python3.12" % v)
 
 VENV_TEST = import sys, pip; v = sys.version_info[:2]; \
   (3, 11) <= v <= (3, 14) or sys.exit(".venv contains Python %d.%d, but the book needs 3.11 to 3.14. Delete .venv, then run the same command again." % v); \
@@ -25,9 +25,10 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo 'No command needs an option. The first one takes PYTHON=python3.12 to choose the Python, TORCH=cpu, TORCH=cuda or TORCH=ADDRESS to choose the build of PyTorch, and PIP_EXTRA="..." for pip.'
+	@echo 'Options, rarely needed: PYTHON=python3.12, TORCH=cpu, TORCH=cuda or TORCH=ADDRESS, and PIP_EXTRA="options for pip" (see book/setup.md).'
 
 book: .venv/installed ## install what is missing into .venv, build the site, and say which file to open
+	@echo "Building the site ..."
 	@.venv/bin/jupyter-book build . -W -n --keep-going -q >/dev/null
 	@echo "Open the book in a browser: $(CURDIR)/_build/html/index.html"
 	@echo "To run the commands on the pages, activate the environment first: source .venv/bin/activate"

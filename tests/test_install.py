@@ -160,6 +160,13 @@ def test_a_mirror_of_any_kind_gives_pytorch_and_the_readers_index_the_rest(kind:
     assert f"Installing PyTorch from {where}" in said and not [path for path in index.asked if "torch-" in path]
 
 
+def test_a_folder_of_all_wheels_is_enough_without_a_network(run: Callable, index: Server, tmp_path: Path) -> None:
+    builds(tmp_path / "wheels", *SMALL)
+    make_wheel(tmp_path / "wheels", "more", "1.0")
+    code, said, there = run("--torch=../wheels", "--no-index", "--find-links", "../wheels")
+    assert code == 0 and there == SMALL_ONE and index.asked == [], said
+
+
 def test_a_mirror_without_this_version_and_one_that_is_not_there_are_named(run: Callable, tmp_path: Path) -> None:
     builds(tmp_path / "old", "2.14.0+cpu", "0.29.0+cpu")
     code, said, there = run(f"--torch={tmp_path / 'old'}")
