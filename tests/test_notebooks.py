@@ -185,6 +185,41 @@ def test_normalising_takes_out_progress_bars_and_times():
     assert "execution" not in cell.metadata and notebook.metadata.d2lpar.data.source == "Fashion-MNIST"
 
 
+@pytest.mark.parametrize("before, after, tags, found", [
+    ("0.68 in 3 s", "0.68 in 3 s", ["nbval-ignore-output"], None),
+    ("0.68 in 3 s", "0.70 in 3 s", [], "0.68"),
+    ("0.68 in 3 s", "0.70 in 3 s", ["nbval-ignore-output"], "0.68, twice, faster"),
+    ("0.68 in 3 s", "0.68 in 4 s", ["nbval-ignore-output"], "3, twice, faster"),
+    ("1,684 and 30.68", "nothing", [], None),
+], ids=["unchanged", "compared", "not compared", "a whole number", "part of a number"])
+def test_prose_below_a_changed_output_is_listed_up_to_the_next_code_cell(before, after, tags, found):
+    def notebook(printed):
+        return nbformat.v4.new_notebook(cells=[
+            nbformat.v4.new_markdown_cell("0.68 was expected.", id="above"),
+            nbformat.v4.new_code_cell("run()", id="run", metadata={"tags": tags},
+                                      outputs=[nbformat.v4.new_output("stream", text=printed)]),
+            nbformat.v4.new_markdown_cell("It gets 0.68, twice, in epoch 3.", id="below"),
+            nbformat.v4.new_markdown_cell("That is faster than 68 or 0.6.", id="still-below"),
+            nbformat.v4.new_code_cell("1 + 1", id="next"),
+            nbformat.v4.new_markdown_cell("0.68 is half of 1.36.", id="far"),
+        ])
+
+    lines = run_notebooks.doubtful_prose(notebook(before), notebook(after))
+    assert [line.partition("? ")[2] for line in lines] == ([found] if found else [])
+    assert all(line.startswith("cell [1]:") for line in lines)
+
+
+def test_prose_below_a_changed_figure_is_listed():
+    def notebook(alt):
+        shown = nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg>", "text/plain": "<Figure>"},
+                                       metadata={"image/svg+xml": {"alt": alt}})
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("draw()", id="draw", outputs=[shown]),
+                                               nbformat.v4.new_markdown_cell("It ends at 42%.", id="below")])
+
+    [line] = run_notebooks.doubtful_prose(notebook("A curve, from 10% to 42%."), notebook("A curve, from 10% to 43%."))
+    assert line.endswith("? 42%")
+
+
 @cache
 def definitions(source, taught):
     """The code of a taught cell; of other cells, that of their imports."""

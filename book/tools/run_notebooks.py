@@ -4,14 +4,17 @@ Nothing is stored of a notebook that fails. What is stored has no timestamps, no
 this machine, and the notebook's metadata says which images were used. A cell that is the same as in the last commit
 keeps its id.
 `book/_data/measured.json` says on which machine each notebook was run.
+Afterwards, the prose that may no longer fit the new outputs is listed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 
 import nbformat
@@ -24,6 +27,9 @@ from revisions import committed, keep_ids, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASURED = ROOT / "book" / "_data" / "measured.json"
+NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*%?")
+COMPARING = re.compile(r"\b(?:half|thirds?|quarters?|fifth|sixth|eighth|tenth|twice|times as|most|least|nearly|"
+                       r"(?:fast|slow|larg|small|long|short|high|low|clos)e(?:r|st))\b")
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
@@ -81,6 +87,37 @@ def record(path: Path, facts: dict[str, str]) -> None:
     MEASURED.write_text(json.dumps(here, indent=1, ensure_ascii=False) + "\n", "utf8")
 
 
+def doubtful_prose(before: nbformat.NotebookNode, after: nbformat.NotebookNode) -> list[str]:
+    """A line for each cell whose output has changed, with what the prose below it should be checked for.
+
+    These are the numbers that only the old output has and, if the tests do not compare the output, words that compare.
+    """
+    old, lines = {cell.id: _shown(cell) for cell in before.cells}, []
+    for i, cell in enumerate(after.cells):
+        new = _shown(cell)
+        if cell.cell_type != "code" or old.get(cell.id, new) == new:
+            continue
+        below = takewhile(lambda other: other.cell_type != "code", after.cells[i + 1:])
+        prose = "\n".join(other.source for other in below if other.cell_type == "markdown")
+        gone = set(NUMBER.findall(old[cell.id])) - set(NUMBER.findall(new))
+        found = [number for number in NUMBER.findall(prose) if number in gone]
+        if "nbval-ignore-output" in cell.metadata.get("tags", []):
+            found += COMPARING.findall(prose)
+        if found:
+            words = ", ".join(dict.fromkeys(found))
+            lines.append(f"cell [{i}]: its output has changed; is the prose below it still true? {words}")
+    return lines
+
+
+def _shown(cell: nbformat.NotebookNode) -> str:
+    """What a cell printed, and the alt texts of its figures."""
+    parts = []
+    for output in cell.get("outputs", []):
+        parts += [output.get("text", ""), output.get("data", {}).get("text/plain", "")]
+        parts += [facts["alt"] for facts in output.get("metadata", {}).values() if "alt" in facts]
+    return "\n".join(parts)
+
+
 def main(names: list[str]) -> None:
     os.environ.pop("D2LPAR_FULL", None)  # what is stored has the size of the book
     data = provenance(NUM_TRAIN, NUM_TEST)
@@ -89,16 +126,18 @@ def main(names: list[str]) -> None:
         sys.exit(f"no notebook is called {' or '.join(names)}")
     for path in paths:
         print(f"{path.name}: running", flush=True)
+        stored = nbformat.read(path, as_version=4)
         try:
             notebook = execute(path)
         except CellExecutionError as error:
             sys.exit(f"{path.name} failed and keeps its stored outputs:\n{error}")
         normalise(notebook, data)
+        doubtful = doubtful_prose(stored, notebook)
         if before := committed(path):
             keep_ids(notebook, before)
         nbformat.write(notebook, path)
         record(path, machine(data))
-        print(f"{path.name}: stored")
+        print(f"{path.name}: stored", *doubtful, sep="\n    ")
 
 
 if __name__ == "__main__":
