@@ -2,7 +2,7 @@
 
 `import d2lpar as dp` is enough. It provides the names that readers use in their own programs, in the order of the book:
 
-Devices, data and time: try_devices, describe_devices, run_on_devices, set_seed, load_data_fashion_mnist, History,
+Devices, data and time: try_devices, describe_devices, run_on_devices, load_data_fashion_mnist, History,
     Stopwatch, time_interleaved, time_each_repeat
 One step: lenet, lenet_params, loss, LeNet, resnet18, initialize, init_weights; one_worker, distance, same_bits,
     equal_bits; get_params, allreduce, split_batch, sgd, train_batch, train_batch_threads, evaluate_accuracy, train
@@ -45,7 +45,6 @@ from d2lpar.ddp import OwnDDP as OwnDDP
 from d2lpar.ddp import count_right_on_ranks as count_right_on_ranks
 from d2lpar.devices import describe_devices as describe_devices
 from d2lpar.devices import run_on_devices as run_on_devices
-from d2lpar.devices import set_seed as set_seed
 from d2lpar.devices import try_devices as try_devices
 from d2lpar.diagnosis.compare import diagnose as diagnose
 from d2lpar.diagnosis.feed import check_feed as check_feed

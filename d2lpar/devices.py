@@ -185,17 +185,11 @@ def all_gather_here(x: Any) -> list:
     return _here.meeting.all_gather(_here.rank, x)
 
 
-def set_seed(seed: int) -> None:
-    """Seed PyTorch, and make GPUs compute in full float32 and give the same bits in every run.
-
-    A CPU does both anyway, as long as the number of cores is the same.
-    """
-    torch.manual_seed(seed)
-    make_gpus_reproducible()
-
-
 def make_gpus_reproducible() -> None:
-    """Make GPUs compute in full float32, and let cuDNN use only algorithms that give the same bits in every run."""
+    """Make GPUs compute in full float32, and let cuDNN use only algorithms that give the same bits in every run.
+
+    Both make a GPU slower. A CPU does both anyway, as long as the number of cores is the same.
+    """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.deterministic = True

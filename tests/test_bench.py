@@ -16,7 +16,7 @@ import bench_single as single
 from bench_cases import ALGORITHMS, WrongResult, on_this_rank
 from bench_report import GROUPS, Report, Row, finding, from_json, ratio_row, table
 from d2lpar.data import Batches
-from d2lpar.devices import set_seed
+from d2lpar.devices import make_gpus_reproducible
 from d2lpar.launch import RankError
 
 ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
@@ -103,7 +103,8 @@ def test_a_wrong_sum_between_the_processes_is_not_timed(monkeypatch):
 @pytest.fixture
 def lenet_cases(monkeypatch):
     device_step = cases.device_step
-    set_seed(0)  # as in a bench: GPUs compute in full float32
+    torch.manual_seed(0)
+    make_gpus_reproducible()  # as in a bench
     monkeypatch.setattr(cases, "ddp_step", lambda net, X, y, rank, k: device_step(X, y, 3))  # this process is in no group
     return cases.lenet_cases
 

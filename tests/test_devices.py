@@ -7,6 +7,8 @@ import os
 import random
 import select
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -17,7 +19,7 @@ import pytest
 import torch
 
 from d2lpar import describe_devices, devices, pages, run_on_devices, same_bits, train, try_devices
-from d2lpar.devices import all_gather_here, cores_per_device, num_ranks_here, rank_here, set_seed
+from d2lpar.devices import all_gather_here, cores_per_device, make_gpus_reproducible, num_ranks_here, rank_here
 from helpers.waiting import until
 
 WAIT_S = 20  # a time-out only for tests that would hang otherwise; none of them comes near it
@@ -361,21 +363,35 @@ def test_a_replica_has_its_share_of_the_cores_and_everyone_else_what_they_had():
         torch.set_num_threads(caller)
 
 
-@pytest.mark.parametrize("done", [lambda: set_seed(0), lambda: importlib.reload(pages)], ids=["set_seed", "the import of the pages"])
-def test_gpus_are_told_to_give_the_same_bits_in_every_run(done):
+def test_importing_the_pages_tells_gpus_to_give_the_same_bits_in_every_run():
     cudnn, cublas = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic
     try:
         cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic = True, True, False
-        done()
+        importlib.reload(pages)
         assert (cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic) == (False, False, True)
     finally:
         cudnn.allow_tf32, cublas.allow_tf32, cudnn.deterministic = before
 
 
+IMPORTED = """
+import torch
+from torch.backends import cuda, cudnn
+cudnn.allow_tf32, cuda.matmul.allow_tf32, cudnn.deterministic, cudnn.benchmark = True, True, False, True
+import d2lpar
+print(cudnn.allow_tf32, cuda.matmul.allow_tf32, cudnn.deterministic, cudnn.benchmark)
+"""
+
+
+@pytest.mark.slow
+def test_importing_the_package_alone_leaves_the_settings_of_gpus_to_the_user():
+    run = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "True", "False", "True"]
+
+
 @pytest.mark.gpu
 def test_training_runs_on_a_gpu_all_have_the_same_bits():
-    set_seed(0)
+    make_gpus_reproducible()
     runs = [train(3, batch_size=64, lr=0.03, num_epochs=1, num_train=700)[0][0] for _ in range(3)]
     assert same_bits(runs)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bench_report import Times
 from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
-from d2lpar.devices import all_cores, cores_per_device, run_on_devices, set_seed, try_devices
+from d2lpar.devices import all_cores, cores_per_device, make_gpus_reproducible, run_on_devices, try_devices
 from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
 from d2lpar.scratch import distance, get_params, one_worker, train_batch_threads
 from d2lpar.timing import time_each_repeat
@@ -50,7 +50,8 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     if cores != all_cores():
         raise RuntimeError(f"this rank has {all_cores()} cores for its virtual devices, the machine {cores}")
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
-    set_seed(0)
+    torch.manual_seed(0)
+    make_gpus_reproducible()
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
               "small": partial(allreduce_cases, rank, k, SMALL, calls=20),

@@ -27,7 +27,7 @@ from tabulate import tabulate
 from bench import FULL, group_rows
 from bench_cases import resnet_step
 from bench_report import Row, ratio_row, table
-from d2lpar.devices import set_seed, try_devices
+from d2lpar.devices import make_gpus_reproducible, try_devices
 from d2lpar.timing import describe_machine, time_each_repeat
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,8 @@ def results(xml: str) -> list[Result]:
 
 def bench_rows() -> list[Row]:
     """Steps of ResNet-18 on devices of one process, and all that processes with a GPU each are timed with."""
-    set_seed(0)
+    torch.manual_seed(0)
+    make_gpus_reproducible()
     gpus, X, y, rows = torch.cuda.device_count(), torch.rand(256, 1, 28, 28), torch.randint(10, (256,)), []
     for k in (2, 4):
         steps = {name: resnet_step(X, y, count)[0] for name, count in (("one", 1), ("k", k))}
