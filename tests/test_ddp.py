@@ -14,6 +14,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.join import Join
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.checkpoint import checkpoint
 
 from d2lpar import ddp
@@ -508,6 +509,30 @@ def buffers_sent(rank, settings):
         with Traffic() as traffic:
             model(torch.ones(4, 1, device=rank_device())).sum().backward()
     return traffic.counts["broadcast"] > 0, began, [w.category for w in warned]
+
+
+def averaged(rank, take_rank_0s_buffers):
+    """An exponential moving average of a network with BatchNorm after four steps of DDP: its parameters and buffers."""
+    torch.manual_seed(0)
+    net = DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)).to(rank_device()))
+    ema = AveragedModel(net.module, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for X in torch.randn(4, dist.get_world_size(), 8, 4):
+        optimizer.zero_grad()
+        net(X[rank].to(rank_device()))[0].square().sum().backward()  # the sum over all 8 would be constant
+        optimizer.step()
+        ema.update_parameters(net.module)
+    if take_rank_0s_buffers:
+        for buffer in ema.buffers():
+            dist.broadcast(buffer, 0)
+    return [x.detach().cpu() for x in ema.parameters()], [x.cpu() for x in ema.buffers()]
+
+
+@pytest.mark.parametrize("cured", [False, True])
+def test_an_average_of_the_parameters_is_the_same_on_all_ranks_but_its_buffers_are_each_ranks_own(cured, group_of):
+    parameters, buffers = zip(*group_of(2).run(averaged, cured))
+    assert same_bits(parameters)
+    assert same_bits(buffers) == cured
 
 
 @pytest.mark.parametrize("settings, sends, began, warned", [
