@@ -17,6 +17,17 @@ Is my script right: watch, diagnose, check_feed
 `dp.cost.PUBLISHED`. `import d2lpar.pages as book` provides what only the book's pages need, such as `book.show`.
 """
 
+import os
+import sys
+
+# `python -m d2lpar` imports this file before it runs `__main__.py`, while sys.argv[0] is "-m". Whatever needs no
+# PyTorch is answered here and ends the program. Under torchrun, only `__main__.py` answers: the ranks have started.
+if (sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv):][:1] == ["d2lpar"]
+        and "TORCHELASTIC_RUN_ID" not in os.environ):
+    from d2lpar import _command_line as _command_line
+
+    _command_line.answer(sys.argv[1:])
+
 from d2lpar.batchnorm import SyncBatchNorm as SyncBatchNorm
 from d2lpar.batchnorm import convert_batchnorm as convert_batchnorm
 from d2lpar.checkpoints import newest_checkpoint as newest_checkpoint

@@ -241,7 +241,7 @@ def test_a_file_that_starts_its_training_is_told_where_that_belongs(tmp_path, mo
 def test_a_file_that_lacks_something_is_told_what(tmp_path, monkeypatch, capsys):
     (tmp_path / "script.py").write_text("def train(net, batches):\n    pass\n\nX = 3\n")
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name, words in (("script.py", "does not define make_net, y"), ("no.py", "No such file")):
+    for name, words in (("script.py", "does not define make_net, y"), ("no.py", "there is no file")):
         monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / name)])
         assert words in could_not_run(capsys)
 

@@ -13,7 +13,7 @@ from revisions import notebooks
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCRIPTS = {"d2lpar.__main__", "d2lpar._hub", "d2lpar._reaper", "d2lpar.train_ddp"}  # run; readers copy the last one
-UNLISTED = SCRIPTS | {"d2lpar._rank", "d2lpar.pages.ddp_examples"}  # a part of launch; scripts
+UNLISTED = SCRIPTS | {"d2lpar._command_line", "d2lpar._rank", "d2lpar.pages.ddp_examples"}  # parts of __main__ and launch; scripts
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
 
 

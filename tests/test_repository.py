@@ -226,7 +226,7 @@ def test_what_went_is_nowhere_else_in_the_book(root: Path) -> None:
     old = {name.replace("*", "") for name in went(root)}
     assert {"dp.show", "d2lpar.base.buffers", "python -m d2lpar bench", "nested_ring_s", "dp.draw_"} <= old
     places = [file for file in tracked(root) if file.suffix in {".md", ".py", ".ipynb", ".toml", ".yml"} and file.name != "CHANGELOG.md"
-              and not {"stored", "held_out", "tuned"} & set(file.parts) and file.name not in ("records.py", "__main__.py", "test_commands.py", Path(__file__).name)]
+              and not {"stored", "held_out", "tuned"} & set(file.parts) and file.name not in ("records.py", "_command_line.py", "test_commands.py", Path(__file__).name)]
     texts = {file.name: file.read_text("utf8") for file in places}
     every = re.compile(r"(?<![\w.])(?:" + "|".join(re.escape(name) + r"(?!\w)" * (name[-1] not in "_(") for name in sorted(old)) + ")")
     found = [(place, name) for place, text in texts.items() for name in every.findall(text)]

@@ -28,7 +28,7 @@ from d2lpar.__main__ import main
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
-from d2lpar.diagnosis.scripts import Run, watch
+from d2lpar.diagnosis.scripts import NotRun, Run, _judge, watch
 from d2lpar.diagnosis.watching import Networks, probe, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
@@ -140,6 +140,17 @@ def test_what_is_asked_for_wrongly_is_refused_at_once(monkeypatch: pytest.Monkey
             main()
         printed = capsys.readouterr()
         assert ended.value.code == 2 and said in printed.err and printed.out == "", printed
+
+
+def test_an_error_is_said_once_if_the_output_shows_it_too():
+    def why(error: str, output: str) -> str:
+        with pytest.raises(NotRun) as refused:
+            _judge(Ran(1, [[("end", {"error": error, "line": "", "enough": False, "asked": False})]], crashed=True, output=output), ["train.py"])
+        return str(refused.value)
+
+    said, broken = "the script ended before its first optimizer step:\n", 'File "net.py", line 1\n    f(\n     ^\nSyntaxError: \'(\' was never closed'
+    assert why(broken, f"Traceback:\n{broken}") == f"{said}Traceback:\n{broken}"
+    assert why("SystemExit: 2", "train.py: error: no such option") == f"{said}SystemExit: 2\ntrain.py: error: no such option"
 
 
 @pytest.mark.weekly

@@ -140,7 +140,8 @@ def _have_all_failed(ran: Ran) -> bool:
 
 def _why(ran: Ran) -> str:
     error = next((data["error"] for rank in ran.of("end") for data in rank if data["error"]), "")
-    return (f"the script ended before its first optimizer step: {error}\n{ran.output}" if ran.crashed else
+    said = ran.output if error in ran.output else f"{error}\n{ran.output}"
+    return (f"the script ended before its first optimizer step:\n{said}" if ran.crashed else
             "the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?").rstrip()
 
 

@@ -1,0 +1,145 @@
+"""Read the command line of `python -m d2lpar`, and answer whatever needs no PyTorch before PyTorch is imported.
+
+Importing PyTorch takes seconds, so this module imports only the standard library. `d2lpar/__init__.py` calls `answer`
+before its own imports, and `__main__.py` calls it again for the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pkgutil
+import sys
+import traceback
+import warnings
+from importlib.machinery import PathFinder
+from importlib.util import MAGIC_NUMBER, find_spec
+from pathlib import Path
+from typing import NoReturn
+
+MOVED = {"bench": "is now `make bench` in a clone of the book",
+         "study": "is now `python book/lab/study.py` in a clone of the book",
+         "data": "is no longer needed: the images are in the package",
+         "train": "is now a script of your own: `python -m d2lpar script` writes train_ddp.py, for torchrun"}
+
+
+def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of `watch` or `diagnose`, and the script to watch with its arguments.
+
+    Everything else ends the program: help, the command `script`, and whatever cannot be run, with exit code 2.
+    """
+    if words and words[0] in MOVED:
+        sys.exit(f"`python -m d2lpar {words[0]}` {MOVED[words[0]]}.")
+    own = _own_words(words)
+    args, script = _parser().parse_args(own or ["--help"]), words[len(own):]
+    if args.command == "script":
+        _write_script(args.file)
+    elif args.command == "diagnose":
+        if not args.file.endswith(".py"):
+            cannot(f"{args.file} is not a Python script (its name must end in .py)")
+        _check_file(args.file)
+    elif not script or script == ["-m"]:
+        cannot("which script? python -m d2lpar watch train.py")
+    elif script[0] == "-m":
+        _check_module(script[1])
+    else:
+        _check_file(script[0])
+    return args, script
+
+
+def cannot(words: str) -> NoReturn:
+    """End with exit code 2, saying why on stderr."""
+    print(words.rstrip(), file=sys.stderr)
+    sys.exit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
+    commands = parser.add_subparsers(dest="command")
+    about = "write train_ddp.py, a training script to start from that resumes after a kill"
+    options = commands.add_parser("script", help=about, description=about)
+    options.add_argument("file", nargs="?", default="train_ddp.py", help="where to (train_ddp.py)")
+    about = "run a training on a single device and on ranks, and say what differs (seconds)"
+    options = commands.add_parser("diagnose", help=about, description=about,
+                                  epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+    options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
+    options.add_argument("--ranks", type=_count, default=2, help="how many (2)")
+    options.add_argument("--allow", action="append", default=[], metavar="NAME",
+                         help="a finding that is intended and counts as a note; may be repeated")
+    options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
+    about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
+    options = commands.add_parser("watch", help=about, description=about, usage=(
+        "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
+        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
+        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+    options.add_argument("--ranks", type=_count, default=2,
+                         help="number of ranks, unless the script or torchrun decides (default: 2)")
+    options.add_argument("--allow", action="append", default=[], metavar="NAME",
+                         help="a finding that is intended and counts as a note; may be repeated")
+    options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
+    options.add_argument("--show", action="store_true", help="show what the script prints")
+    options.add_argument("--to-the-end", action="store_true",
+                         help="let the script run to its end, unwatched, once enough was seen")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
+    return int(text)
+
+
+def _own_words(words: list[str]) -> list[str]:
+    """The command and its options, without the script to watch and the script's own arguments."""
+    if words[:1] != ["watch"]:
+        return words
+    end = 1
+    while end < len(words) and words[end].startswith("-") and words[end] != "-m":
+        end += 2 if words[end] in ("--ranks", "--allow") else 1
+    return words[:end]
+
+
+def _write_script(file: str) -> NoReturn:
+    """Copy train_ddp.py to `file`, and say how to run it; exit with 2 if it is there already or cannot be written."""
+    text = Path(__file__).with_name("train_ddp.py").read_text("utf8")
+    try:
+        with open(file, "x", encoding="utf8") as new:
+            new.write(text)
+    except FileExistsError:
+        cannot(f"{file} is there already, and stays as it is. Give a different name: python -m d2lpar script NAME.py")
+    except OSError as problem:
+        cannot(f"{file} cannot be written: {problem.strerror}")
+    print(f"wrote {file}. Run it on two ranks: torchrun --standalone --nproc-per-node=2 {file}")
+    sys.exit(0)
+
+
+def _check_file(file: str) -> None:
+    """Exit with 2 if Python cannot even begin to run this file."""
+    if os.path.isdir(file):
+        cannot(f"{file} is a folder, not a script")
+    if not os.path.isfile(file):
+        cannot(f"there is no file {file}")
+    try:
+        text = Path(file).read_bytes()
+        if pkgutil.get_importer(file) or text.startswith(MAGIC_NUMBER):  # Python also runs zip archives and .pyc files
+            return
+        with warnings.catch_warnings(action="ignore"):  # the script's own run will give them
+            compile(text, file, "exec", dont_inherit=True)
+    except OSError as problem:
+        cannot(f"{file} cannot be read: {problem.strerror}")
+    except (SyntaxError, ValueError) as problem:
+        words = "".join(traceback.format_exception_only(problem))
+        cannot(words if file in words else f"{file}: {words}")  # of a null byte, no line is known
+
+
+def _check_module(name: str) -> None:
+    """Exit with 2 if there is no such module, as far as that can be known without importing its package."""
+    top, _, below = name.partition(".")
+    try:
+        spec = find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
+    except ValueError:  # "" and "__main__" have none
+        spec = None
+    if spec is None or (below and spec.submodule_search_locations is None):
+        cannot(f"there is no module {name}" + ". To watch a file, leave out -m" * name.endswith(".py"))
+    if spec.origin and spec.origin.endswith(".py") and os.path.isfile(spec.origin):
+        _check_file(spec.origin)
