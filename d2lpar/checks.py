@@ -16,6 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+OLDEST_TORCH = 2, 8  # pyproject.toml and book/setup.md say it too
+
+
+def _refuse_old_torch(version: str) -> None:
+    """Raise ImportError if this version of PyTorch is older than the oldest one that was tested.
+
+    Only its first two numbers count: 2.8.0+cpu and NVIDIA's 2.8.0a0+5228986 are not too old.
+    """
+    if tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH:
+        raise ImportError(f"d2lpar needs PyTorch {'.'.join(map(str, OLDEST_TORCH))} or newer, and this is PyTorch "
+                          f"{version}: upgrade it with `pip install --upgrade torch`, or use an environment that has a "
+                          "newer one")
+
+
+_refuse_old_torch(torch.__version__)  # at once, before a different module fails for want of something newer
+
 
 def check_counts(least: int = 1, /, **values: Any) -> None:
     """Raise ValueError unless each of `values`, by name, is at least `least`; Python itself refuses fractions where a

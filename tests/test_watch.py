@@ -345,6 +345,7 @@ def main():
     with ProcessPoolExecutor(1) as pool:
         assert pool.submit(abs, -1).result() == 1
     dist.init_process_group("nccl")
+    dist.new_group(backend="nccl")
     rank = int(os.environ["LOCAL_RANK"])
     torch.nn.Linear(3, 1)(torch.ones(2, 3))
     assert os.path.isabs(__file__) and torch.cuda.get_rng_state().numel()

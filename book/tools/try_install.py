@@ -2,10 +2,14 @@
 
 `python book/tools/try_install.py` says what was installed, how large it is and how long it took, and stops at the
 first thing that is not as the book's pages store it. The environment is deleted at the end. It downloads PyTorch.
+
+`python book/tools/try_install.py 2.8.0` installs this version of PyTorch. Instead of the chapter, whose outputs belong
+to a newer one, it then runs `watch`, `diagnose` and a kill test of the training script, and stops at a wrong verdict.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -24,6 +28,9 @@ import d2lpar as dp
 replicas, _ = dp.train(num_devices=2, batch_size=64, lr=0.03, num_epochs=2)
 assert dp.same_bits(replicas)
 """
+FAULTS = "import sys, d2lpar; print(*d2lpar.watch(sys.argv[1:]).faults, sep='\\n')"
+# the catalogue of the page on diagnose, without the other scripts of the tuned set
+DIAGNOSED = "import gate; gate.cases = lambda _: {}; print(*gate.rows(gate.run_set(gate.TUNED, (2,))), sep='\\n')"
 
 
 def copy_package(folder: Path) -> Path:
@@ -61,7 +68,33 @@ def environment(folder: Path) -> Callable[..., str]:
     return run
 
 
-def main(folder: Path) -> None:
+def sharded(folder: Path) -> dict[Path, list[str]]:
+    """A right and a wrong script that use `fully_shard` on GPUs, each with the faults that `watch` must find."""
+    right = (ROOT / "tests/watch/tuned/right_25.py").read_text("utf8")
+    right = right.replace('"gloo"', '"nccl"').replace('init_device_mesh("cpu"', 'init_device_mesh("cuda"')
+    texts = {"right": right, "wrong": right.replace("sampler.set_epoch(epoch)", "pass")}
+    for name, text in texts.items():
+        (folder / f"{name}.py").write_text(text, "utf8")
+    return {folder / "right.py": [], folder / "wrong.py": ["same order in every epoch"]}
+
+
+def try_verdicts(folder: Path, run: Callable[..., str]) -> None:
+    """Stop at a verdict that differs from what the tests of this version of the book expect."""
+    for file, wanted in sharded(folder).items():
+        if (found := run("-c", FAULTS, file).splitlines()) != wanted:
+            sys.exit(f"fully_shard, {file.name}: watch finds {found}, expected {wanted}")
+        print(f"fully_shard, {file.name}: {', '.join(found) or 'no fault found'}", flush=True)
+    run("-m", "pip", "install", "-q", "matplotlib")  # the tools below import d2lpar.pages
+    tools = ROOT / "book" / "tools"
+    for name, words in {"watch": ("gate_watch.py", "bugs", "--ranks", "2"), "diagnose": ("-c", DIAGNOSED)}.items():
+        said = run(*words, cwd=tools)
+        print(f"{name}:\n{said}", end="", flush=True)
+        if " on 2 ranks, " in said:
+            sys.exit(f"{name} does not name what is wrong in the scripts above")
+    print(run("-m", "d2lpar.pages.kill_tests", "1"), end="")
+
+
+def main(folder: Path, version: str | None) -> None:
     (folder / "source").mkdir()
     source, run = copy_package(folder / "source"), environment(folder)
 
@@ -78,11 +111,14 @@ def main(folder: Path) -> None:
             sys.exit("\n".join([*said, f"{name} does not say what is stored:", *wanted]))
         print(f"{name}: {len(wanted)} lines as they are stored")
 
-    install("")
+    install("", *[f"torch=={version}"] * bool(version))
     first = code_of(ROOT / "notebooks" / f"{FIRST}.ipynb")[:1]
     compare(FIRST, printed(first), run("-c", "".join(first[0]["source"])).splitlines())
     print(f"{CHAPTER}: its functions train two equal replicas. {run('-c', TRAINED).splitlines()[0]}")
 
+    if version:
+        try_verdicts(folder, run)
+        return
     install("[pages]", "nbconvert", "ipykernel")
     chapter = ROOT / "notebooks" / f"{CHAPTER}.ipynb"
     run("-m", "nbconvert", "--to", "notebook", "--execute", chapter, "--output-dir", folder)
@@ -90,5 +126,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Try the package in an empty environment.")
+    parser.add_argument("version", nargs="?", help="of PyTorch, such as 2.8.0 (the newest)")
     with tempfile.TemporaryDirectory() as folder:
-        main(Path(folder))
+        main(Path(folder), parser.parse_args().version)

@@ -68,8 +68,8 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
 
 def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]:
     """The replacements that make PyTorch report k GPUs, and build process groups and meshes for them on the CPU."""
-    load_batches, init, barrier, mesh, fork_rng = (DataLoader.__init__, dist.init_process_group, dist.barrier,
-                                                   dist.init_device_mesh, torch.random.fork_rng)
+    load_batches, init, new_group = DataLoader.__init__, dist.init_process_group, dist.new_group
+    barrier, mesh, fork_rng = dist.barrier, dist.init_device_mesh, torch.random.fork_rng
 
     def load_without_pinning(self: Any, *args: Any, **kwargs: Any) -> None:
         load_batches(self, *args, **kwargs)
@@ -78,6 +78,11 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
     def init_with_gloo(backend: Any = None, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("device_id", None)
         return init("gloo", *args, **kwargs)
+
+    def new_group_with_gloo(ranks: Any = None, timeout: Any = None, backend: Any = None, pg_options: Any = None,
+                            *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("device_id", None)
+        return new_group(ranks, timeout, "gloo", None, *args, **kwargs)
 
     def fork_without_gpus(devices: Any = None, enabled: bool = True, **kwargs: Any) -> Any:
         return fork_rng([], enabled)
@@ -106,7 +111,9 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
         (Tensor, "record_stream", lambda *args: None), (torch, "set_default_device", lambda device: None),
         (torch.random, "fork_rng", fork_without_gpus), (DataLoader, "__init__", load_without_pinning),
         (dist, "init_process_group", init_with_gloo),
-        (dist.distributed_c10d, "init_process_group", init_with_gloo), (dist, "barrier", wait_for_all),
+        (dist.distributed_c10d, "init_process_group", init_with_gloo), (dist, "new_group", new_group_with_gloo),
+        (dist.distributed_c10d, "new_group", new_group_with_gloo), (dist.device_mesh, "new_group", new_group_with_gloo),
+        (dist, "barrier", wait_for_all),
         (dist, "init_device_mesh", make_mesh), (dist.device_mesh, "init_device_mesh", make_mesh),
         (dist, "is_nccl_available", lambda: True)]
 
