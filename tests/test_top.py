@@ -8,13 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
+import yaml
 
 import d2lpar
+from d2lpar.checks import OLDEST_TORCH, _refuse_old_torch
 from revisions import tracked
 
 SLOW_TO_LOAD = {"matplotlib", "d2l", "torchvision", "pandas", "torch._dynamo", "IPython"}
@@ -62,6 +66,30 @@ def test_the_examples_of_the_readme_and_the_script_need_the_core_alone(root: Pat
     core_alone("-m", "d2lpar", "script")
     ended = core_alone("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1", "train_ddp.py", "--checkpoints", "runs", "--epochs", "1")
     assert "test accuracy" in ended and list((tmp_path / "runs").glob("step-*.pt")), ended
+
+
+@pytest.mark.slow
+def test_with_an_older_pytorch_the_last_line_says_which_it_is_and_which_is_needed() -> None:
+    older = "import torch; torch.__version__ = '2.7.1+cu126'; import d2lpar"
+    run = subprocess.run([sys.executable, "-c", older], capture_output=True, text=True)
+    assert run.stderr.splitlines()[-1].startswith("ImportError: d2lpar needs PyTorch 2.8 or newer, and this is PyTorch 2.7.1+cu126: ")
+
+
+@pytest.mark.parametrize("version", ["2.8.0", "2.8.0+cpu", "2.8.0a0+5228986c39.nv25.06", "2.9.0a0+50eac811a6.nv25.09", "2.10.0",
+                                     "2.16.0.dev20261101+cu132", "3.0.0", torch.__version__])
+def test_no_version_of_pytorch_that_is_new_enough_is_refused(version: str) -> None:
+    _refuse_old_torch(version)
+
+
+def test_the_oldest_version_of_pytorch_is_the_same_wherever_it_is_named(root: Path) -> None:
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    assert f"torch>={oldest}" in tomllib.loads((root / "pyproject.toml").read_text("utf8"))["project"]["dependencies"]
+    assert re.findall(r"PyTorch (\S+) or newer", (root / "book" / "setup.md").read_text("utf8")) == [oldest]
+    weekly = yaml.safe_load((root / ".github" / "workflows" / "weekly.yml").read_text("utf8"))
+    tried = weekly["jobs"]["older"]["strategy"]["matrix"]["torch"]
+    assert tried[0] == f"{oldest}.0" and len(tried) == 2
+    tools = (root / "book" / "authors.md").read_text("utf8"), (root / "book" / "tools" / "try_install.py").read_text("utf8")
+    assert {version for text in tools for version in re.findall(r"try_install\.py (\d\S*?)`", text)} == {tried[0]}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
