@@ -2,7 +2,7 @@
 
 PYTHON ?= python3
 PIP_EXTRA ?=
-TORCH ?=
+TORCH ?= $(shell cat .venv/torch 2>/dev/null)
 REV = HEAD
 
 VERSION_TEST = import sys; v = sys.version_info[:2]; \
@@ -78,7 +78,7 @@ usable:
 	  { echo "This folder was moved or copied, or its Python was upgraded, after .venv was made. Delete .venv, then run the same command again."; exit 1; }
 
 # A choice of PyTorch that was not made before is installed over what is there.
-NEW_CHOICE = $(if $(TORCH),$(if $(filter $(TORCH),$(shell cat .venv/torch 2>/dev/null)),,new-choice))
+NEW_CHOICE = $(if $(TORCH),$(shell test "$$(cat .venv/torch 2>/dev/null)" = "$(TORCH)" || echo new-choice))
 .PHONY: new-choice
 
 .venv/installed: requirements.txt pyproject.toml $(NEW_CHOICE) | usable
@@ -88,6 +88,7 @@ NEW_CHOICE = $(if $(TORCH),$(if $(filter $(TORCH),$(shell cat .venv/torch 2>/dev
 	@test -x .venv/bin/pip || "$(PYTHON)" -m venv .venv
 	@.venv/bin/python -c 'import pip' >/dev/null 2>&1 || { echo "The Python in .venv does not run or has no pip. Delete .venv, then run the same command again."; exit 1; }
 	@.venv/bin/python -c '$(VENV_TEST)'
+	@rm -f $@
 	@.venv/bin/python book/tools/install.py --torch="$(TORCH)" $(PIP_EXTRA)
 	@echo "$(TORCH)" > .venv/torch
 	@pwd -P > $@

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import venv
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -21,6 +20,7 @@ import pytest
 import install
 from helpers.package_servers import Server, make_wheel, serving
 
+UV = f"import os, sys\nos.execv({sys.executable!r}, [{sys.executable!r}, '-I', '-m', 'uv', *sys.argv[1:]])"  # starts the real one
 ORDINARY, SMALL = ("2.15.0", "0.29.2"), ("2.15.0+cpu", "0.29.2+cpu")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has two builds of PyTorch")
 
@@ -31,8 +31,9 @@ def builds(folder: Path, torch: str, torchvision: str) -> list[Path]:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Generator[Server]:
-    """The reader's own index, with the ordinary build of PyTorch and one more package."""
-    with serving([*builds(tmp_path / "index", *ORDINARY), make_wheel(tmp_path / "index", "more", "1.0")]) as server:
+    """The reader's own index, with the default build of PyTorch, one more package, and uv."""
+    with serving([*builds(tmp_path / "index", *ORDINARY), make_wheel(tmp_path / "index", "more", "1.0"),
+                  make_wheel(tmp_path / "index", "uv", "0.9", UV)]) as server:
         yield server
 
 
@@ -52,9 +53,9 @@ def run(tmp_path: Path, root: Path, index: Server) -> Callable[..., tuple[int, s
     (book / "requirements.txt").write_text("torch==2.15.0\ntorchvision==0.29.2\nmore\n")
     venv.create(book / ".venv")
     programs = book / ".venv" / "bin"
-    (programs / "uv").symlink_to(Path(sysconfig.get_path("scripts")) / "uv")
-    packages.mkdir()
-    (packages / "pip").symlink_to(Path(pip.__file__).parent)  # pip's own installation takes some seconds
+    (packages / "uv").mkdir(parents=True)
+    (packages / "uv" / "__main__.py").write_text(UV)
+    (packages / "pip").symlink_to(Path(pip.__file__).parent)  # to install pip takes some seconds
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "SSL_", "PYTHON"))}
     plain |= {"PYTHONPATH": str(packages), "PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": f"{index.address}/simple",
               "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_ROOT_USER_ACTION": "ignore", "PIP_NO_CACHE_DIR": "1",
@@ -65,6 +66,7 @@ def run(tmp_path: Path, root: Path, index: Server) -> Callable[..., tuple[int, s
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=plain | settings, timeout=120)
         [libraries] = (book / ".venv" / "lib").glob("python*/site-packages")
         there = dict(re.findall(r"(\w+)-([^/]+)\.dist-info", "\n".join(map(str, libraries.iterdir()))))
+        there.pop("uv", None)
         return done.returncode, done.stdout, there
 
     return run
@@ -85,6 +87,16 @@ SMALL_ONE = {"torch": SMALL[0], "torchvision": SMALL[1], "more": "1.0"}
 ORDINARY_ONE = {"torch": ORDINARY[0], "torchvision": ORDINARY[1], "more": "1.0"}
 
 
+def test_uv_comes_from_the_readers_index_and_without_it_the_ordinary_build_is_taken(run: Callable, through: Callable, pytorch: Server,
+                                                                                  index: Server, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "packages" / "uv")
+    uv = index.wheels.pop("uv-0.9-py3-none-any.whl")
+    code, said, there = run(**through(pytorch))
+    assert code == 0 and there == ORDINARY_ONE and "No NVIDIA GPU found, but pip could not install uv" in said, said
+    index.wheels[uv.name] = uv
+    assert run("--torch=cpu", **through(pytorch))[2] == SMALL_ONE
+
+
 @pytest.mark.parametrize("choice", [(), ("--torch=cpu",)], ids=["nothing chosen", "TORCH=cpu"])
 def test_a_server_that_answers_gives_the_small_build(choice: tuple[str, ...], run: Callable, through: Callable, pytorch: Server) -> None:
     code, said, there = run(*choice, **through(pytorch))
@@ -100,7 +112,7 @@ def test_with_the_newest_versions_of_the_weekly_run_it_is_the_small_build_too(ru
 
 
 @pytest.mark.parametrize("network, why", [("refuses", "Connection refused"), ("hangs", "operation timed out)"),
-                                          ("lacks", "does not have this version for your Python and system")])
+                                          ("lacks", "gives no such build for your Python and system")])
 @pytest.mark.parametrize("choice", [(), ("--torch=cpu",)], ids=["nothing chosen", "TORCH=cpu"])
 def test_a_server_that_does_not_answer_is_named_and_the_ordinary_build_taken_unless_the_small_one_was_demanded(
         network: str, why: str, choice: tuple[str, ...], run: Callable, through: Callable, tmp_path: Path) -> None:
@@ -110,13 +122,38 @@ def test_a_server_that_does_not_answer_is_named_and_the_ordinary_build_taken_unl
         if network == "refuses":
             server.server_close()
         code, said, there = run(*choice, **settings)
-    assert why in said and ("server could not be reached (https://" in said) == (network != "lacks")
+    assert why in said and ("from PyTorch's own server (https://" in said) == (network != "lacks")
     if choice:
         assert code == 1 and there == {}, said
         assert "Leave out TORCH=cpu" in said and "TORCH=cuda" in said and "TORCH=ADDRESS" in said and "PIP_PROXY" in said
     else:
         assert code == 0 and there == ORDINARY_ONE, said
         assert "from PyPI or your mirror instead, usually the CUDA build (6.6 GB in total)" in said
+
+
+def test_where_the_wheels_are_blocked_the_ordinary_build_is_taken(run: Callable, through: Callable, pytorch: Server) -> None:
+    pytorch.blocks_wheels = True
+    code, said, there = run(**through(pytorch))
+    assert code == 0 and there == ORDINARY_ONE and "No NVIDIA GPU found, but the download of the CPU-only build failed" in said, said
+    code, said, _ = run("--torch=cpu", **through(pytorch))
+    assert code == 1 and "the download failed (see above). Try again, or:\n- Leave out TORCH=cpu" in said
+
+
+@pytest.mark.parametrize("broken", ["a file is cut short", "a file is missing", "torchvision is missing"])
+def test_an_installation_that_was_cut_short_is_done_again(broken: str, run: Callable, through: Callable, pytorch: Server,
+                                                          tmp_path: Path) -> None:
+    assert run(**through(pytorch))[2] == SMALL_ONE
+    [libraries] = (tmp_path / "a book" / ".venv" / "lib").glob("python*/site-packages")
+    file = libraries / "torch" / "__init__.py"
+    if broken == "torchvision is missing":
+        for folder in libraries.glob("torchvision*"):
+            shutil.rmtree(folder)
+    elif broken == "a file is missing":
+        file.unlink()
+    else:
+        os.truncate(file, 3)
+    code, said, there = run(**through(pytorch))
+    assert code == 0 and there == SMALL_ONE and "2.15.0+cpu" in file.read_text() and "Keeping" not in said
 
 
 def test_pytorch_that_is_there_stays_unless_a_different_build_is_demanded(run: Callable, through: Callable, pytorch: Server) -> None:
@@ -131,7 +168,8 @@ def test_pytorch_that_is_there_stays_unless_a_different_build_is_demanded(run: C
     assert run("--torch=cpu", **through(pytorch))[2] == SMALL_ONE
 
 
-@pytest.mark.parametrize("shows, wanted", [("GPU 0: NVIDIA T4", ORDINARY_ONE), ("No devices were found", SMALL_ONE)])
+@pytest.mark.parametrize("shows, wanted", [("GPU 0: NVIDIA T4", ORDINARY_ONE), ("No devices were found", SMALL_ONE),
+                                           ("Failed to initialize NVML: GPU access blocked by the operating system", SMALL_ONE)])
 def test_with_an_nvidia_gpu_the_ordinary_build_is_taken(shows: str, wanted: dict[str, str], run: Callable, through: Callable,
                                                         pytorch: Server, tmp_path: Path) -> None:
     if any(Path("/dev").glob("nvidia[0-9]*")) and wanted == SMALL_ONE:
@@ -175,22 +213,26 @@ def test_a_mirror_without_this_version_and_one_that_is_not_there_are_named(run: 
     assert code == 1 and there == {} and said.startswith("TORCH must be cpu, cuda, an address") and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("where", ["an option", "a variable", "a file"])
-def test_pips_proxy_and_certificate_hold_for_the_small_build_too(where: str, run: Callable, through: Callable, pytorch: Server,
-                                                                 index: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words, variables, file", [
+    (["--cert=CERT", "--proxy", "PROXY"], {}, ""), (["--proxy=PROXY"], {"PIP_CERT": "CERT"}, ""), (["--proxy=PROXY"], {"SSL_CERT_FILE": "CERT"}, ""),
+    ([], {"PIP_PROXY": "PROXY", "REQUESTS_CA_BUNDLE": "CERT", "PIP_QUIET": "1"}, ""),
+    ([], {}, "[global]\nproxy = http://127.0.0.1:9\ncert = CERT\n[install]\nproxy = PROXY")],
+    ids=["options", "an option and a variable", "an option and the certificate for uv", "variables", "a file"])
+def test_pips_proxy_and_certificate_hold_for_the_small_build_too(words: list[str], variables: dict[str, str], file: str, run: Callable,
+                                                                 through: Callable, pytorch: Server, index: Server, tmp_path: Path) -> None:
     with serving([*pytorch.wheels.values(), *index.wheels.values()]) as both:
         proxy, certificate = through(both).values()
-        words, settings = (), {}
-        if where == "an option":
-            words = ("--proxy", proxy, f"--cert={certificate}")
-        elif where == "a variable":
-            settings = {"PIP_PROXY": proxy, "PIP_CERT": certificate}
-        else:
-            (tmp_path / "pip.conf").write_text(f"[global]\nproxy = {proxy}\ncert = {certificate}\n")
-            settings = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf")}
-        code, said, there = run(*words, **settings)
-    assert code == 0 and there == SMALL_ONE, said
-    assert index.asked == []  # what pip installed came through the proxy, too
+
+        def fill(text: str) -> str:
+            return text.replace("PROXY", proxy).replace("CERT", certificate)
+
+        settings = {name: fill(value) for name, value in variables.items()}
+        if file:  # otherwise, pip reads no file
+            (tmp_path / "pip.conf").write_text(fill(file))
+            settings["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
+        code, said, there = run(*map(fill, words), **settings)
+    assert code == 0 and there == SMALL_ONE and "installing the CPU-only build" in said, said
+    assert [path for path in both.asked if path.endswith(":443")] and index.asked == []  # all of it came through the proxy
 
 
 def test_without_an_index_pip_says_what_helps(run: Callable) -> None:
@@ -213,4 +255,4 @@ def test_other_systems_have_a_single_build_on_the_index(system: str, choice: tup
         assert called == []
     else:
         install.main([*choice])
-        assert called == [("-r", str(install.REQUIREMENTS))] and "which has no CUDA" in capsys.readouterr().out
+        assert called[0][:2] == ("--no-deps", "--force-reinstall") and called[1:] == [("-r", str(install.REQUIREMENTS))] and "which has no CUDA" in capsys.readouterr().out

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -60,21 +61,27 @@ def test_the_requirements_install_all_and_pin_what_stored_outputs_and_pages_depe
 def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path, tmp_path: Path) -> None:
     """What install.py then does is the subject of test_install.py."""
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
-    for program, says in (("pip", ""), ("python", "install.py) shift; echo installs with $@"), ("jupyter-book", "")):
+    for program, says in (("pip", ""), ("python", "install.py) shift; echo installs with $@; test ! -e fail || exit 1"), ("jupyter-book", "")):
         (tmp_path / ".venv" / "bin" / program).write_text(f'#!/bin/sh\ncase "$1" in *{says or ")"};; esac\n')
         (tmp_path / ".venv" / "bin" / program).chmod(0o755)
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         shutil.copy(root / name, tmp_path)
 
     def installs(*words: str) -> list[str]:
-        said = subprocess.run(["make", "book", f"PYTHON={sys.executable}", *words], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(["make", "book", f"PYTHON={sys.executable}", *words], cwd=tmp_path, capture_output=True, text=True).stdout
         return re.findall("^installs with (.*)", said, re.M)
 
     assert installs("PIP_EXTRA=--no-index -v") == ["--torch= --no-index -v"]
     assert installs() == []
     assert installs("TORCH=cpu") == ["--torch=cpu"] and installs("TORCH=cpu") == installs() == []
-    assert installs("TORCH=../my wheels") == ["--torch=../my wheels"] and installs("TORCH=../my wheels") == []
+    assert installs("TORCH=../my wheels/a") == ["--torch=../my wheels/a"] and installs("TORCH=../my wheels/a") == []
+    assert installs("TORCH=wheels/a") == ["--torch=wheels/a"]
+    (tmp_path / "fail").touch()
     assert installs("TORCH=cuda") == ["--torch=cuda"]
+    (tmp_path / "fail").unlink()
+    assert installs() == ["--torch=wheels/a"], "what failed is not taken for done, and the last choice that worked is kept"
+    os.utime(tmp_path / "pyproject.toml", (time.time() + 9, time.time() + 9))
+    assert installs() == ["--torch=wheels/a"]
 
 
 def test_make_alone_lists_every_target(root: Path) -> None:

@@ -18,11 +18,11 @@ import shutil
 import subprocess
 import sys
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements.txt"
-UV = Path(sys.executable).with_name("uv")
 SMALL, LARGE = "1.8 GB in total", "6.6 GB in total"  # of disk space
 OTHER_WAYS = f"""\
 - Leave out TORCH=cpu to install whichever build is available.
@@ -45,66 +45,72 @@ def main(words: list[str]) -> None:
                         help="cpu, cuda, or a mirror: the address of an index or of a page of links, or a folder")
     args, options = parser.parse_known_args(words)
     pytorch = [line for line in REQUIREMENTS.read_text().splitlines() if re.match("torch(vision)?(==|$)", line)]
-    if args.torch == "cpu" and sys.platform == "linux":
+    choice = args.torch.strip()
+    if choice == "cpu" and sys.platform == "linux":
         install_small_or_end(pytorch, options)
-    elif args.torch == "cuda":
-        install_large(pytorch, options)
-    elif args.torch in ("", "cpu"):
+    elif choice == "cuda":
+        install_large_or_end(pytorch, options)
+    elif choice in ("", "cpu"):
         install_what_fits(pytorch, options)
     else:
-        install_from(args.torch, pytorch, options)
+        install_from(choice, pytorch, options)
     pip(options, "-r", str(REQUIREMENTS))
 
 
 def install_what_fits(pytorch: list[str], options: list[str]) -> None:
-    """Install the CPU-only build if it is enough and can be had; otherwise leave PyTorch to pip. Say which, and why."""
+    """Install the CPU-only build if it is enough and can be had, otherwise the default build. Say which, and why."""
     if f"torch=={installed().partition('+')[0]}" in pytorch:
         say(f"Keeping PyTorch {installed()}, which is already installed.")
-    elif sys.platform != "linux":
+        return
+    problem = ""
+    if sys.platform != "linux":
         say("Installing the default build of PyTorch for this system, which has no CUDA.")
     elif has_gpu():
         say(f"NVIDIA GPU found: installing the CUDA build of PyTorch ({LARGE}).")
-    elif problem := why_no_small_build(pytorch, options):
+    elif not (problem := why_no_small_build(pytorch, options)):
+        say(f"No NVIDIA GPU found: installing the CPU-only build of PyTorch ({SMALL}).")
+        if not uv(small(pytorch), options).returncode:
+            return
+        problem = "the download of the CPU-only build failed (see above)"
+    if problem:
         say(f"No NVIDIA GPU found, but {problem}. Installing PyTorch from PyPI or your mirror instead, usually the "
             f"CUDA build ({LARGE}). For a mirror of the CPU-only build, use TORCH=ADDRESS.")
-    else:
-        say(f"No NVIDIA GPU found: installing the CPU-only build of PyTorch ({SMALL}).")
-        install_small(pytorch, options)
+    install_large(pytorch, options)
 
 
 def install_small_or_end(pytorch: list[str], options: list[str]) -> None:
     """Install the CPU-only build, unless it is there; end with a message if it cannot be had."""
     if [f"torch=={installed()}"] == small(pytorch)[:1]:
         say(f"Keeping PyTorch {installed()}, which is already installed.")
-    elif problem := why_no_small_build(pytorch, options):
-        sys.exit(f"Cannot install the CPU-only build of PyTorch: {problem}.\n{OTHER_WAYS}")
-    else:
+        return
+    problem = why_no_small_build(pytorch, options)
+    if not problem:
         say(f"TORCH=cpu: installing the CPU-only build of PyTorch ({SMALL}).")
-        install_small(pytorch, options)
+        problem = "the download failed (see above)" if uv(small(pytorch), options).returncode else ""
+    if problem:
+        sys.exit(f"Cannot install the CPU-only build of PyTorch: {problem}. Try again, or:\n{OTHER_WAYS}")
 
 
-def install_small(pytorch: list[str], options: list[str]) -> None:
-    """Install the CPU-only build, which PyTorch's server has, or end with a message."""
-    if uv(small(pytorch), options).returncode:
-        sys.exit(f"Could not install the CPU-only build of PyTorch (see above). Try again, or:\n{OTHER_WAYS}")
-
-
-def install_large(pytorch: list[str], options: list[str]) -> None:
-    """Replace a CPU-only build, which pip would keep; pip then installs the CUDA build."""
+def install_large_or_end(pytorch: list[str], options: list[str]) -> None:
+    """Install the CUDA build, which PyPI has for Linux only."""
     if sys.platform != "linux":
         sys.exit("TORCH=cuda works only on Linux. On Windows, use TORCH=ADDRESS with the address after --index-url on "
                  "PyTorch's page \"Get Started\".")
     say(f"TORCH=cuda: installing the CUDA build of PyTorch ({LARGE}).")
-    if "+cpu" in installed():
-        pip(options, "--no-deps", "--force-reinstall", *pytorch)
+    install_large(pytorch, options)
+
+
+def install_large(pytorch: list[str], options: list[str], *places: str, failed: str = "") -> None:
+    """Install PyTorch with pip, also over a different build, which pip would keep, and over one that is not whole."""
+    pip(options, "--no-deps", "--force-reinstall", *places, *pytorch, failed=failed)
 
 
 def install_from(mirror: str, pytorch: list[str], options: list[str]) -> None:
     """Install PyTorch alone from a mirror, whatever kind it is."""
-    if "://" not in mirror and not Path(mirror).is_dir():
+    if "://" not in mirror and not Path(mirror := os.path.expanduser(mirror)).is_dir():
         sys.exit(f"TORCH must be cpu, cuda, an address (https://...) or an existing folder, not {mirror}.")
     say(f"Installing PyTorch from {mirror}, and everything else from PyPI or your mirror.")
-    pip(options, "--no-deps", "--force-reinstall", "--index-url", mirror, "--find-links", mirror, *pytorch, failed=(
+    install_large(pytorch, options, "--index-url", mirror, "--find-links", mirror, failed=(
         f"pip could not install {' and '.join(pytorch)} from {mirror} (see above). It must be a package index, a page "
         "of links to wheels, or a folder of wheels, and have these versions for your Python and system."))
 
@@ -113,11 +119,14 @@ def say(words: str) -> None:
     print(words, flush=True)
 
 
+@cache
 def installed() -> str:
-    """The version of PyTorch in this environment, or ''."""
+    """The version of PyTorch here; '' if there is none, or if an installation of torch or torchvision was cut short."""
     try:
-        return version("torch")
-    except PackageNotFoundError:
+        files = [file for name in ("torch", "torchvision") for file in distribution(name).files or [] if file.size]
+        whole = files and all(Path(file.locate()).stat().st_size == file.size for file in files)
+        return distribution("torch").version if whole else ""
+    except (PackageNotFoundError, OSError):
         return ""
 
 
@@ -127,7 +136,7 @@ def has_gpu() -> bool:
         return True
     tool = shutil.which("nvidia-smi")  # in WSL, nothing else shows it
     try:
-        return tool is not None and b"GPU" in subprocess.run([tool, "-L"], capture_output=True, timeout=20).stdout
+        return tool is not None and subprocess.run([tool, "-L"], capture_output=True, timeout=20).stdout[:4] == b"GPU "
     except (OSError, subprocess.TimeoutExpired):
         return False
 
@@ -140,7 +149,7 @@ def small(pytorch: list[str]) -> list[str]:
 def why_no_small_build(pytorch: list[str], options: list[str]) -> str:
     """Why the CPU-only build cannot be had, or '' if it can: a single quick try, which downloads no package."""
     get_uv = [sys.executable, "-m", "pip", "install", "-q", *options, "uv>=0.9"]
-    if not UV.exists() and subprocess.run(get_uv).returncode:
+    if not find_spec("uv") and subprocess.run(get_uv).returncode:
         return "pip could not install uv, which is needed for the CPU-only build (see above)"
     try:
         tried = uv(small(pytorch), options, "--dry-run",
@@ -151,37 +160,39 @@ def why_no_small_build(pytorch: list[str], options: list[str]) -> str:
     if not tried.returncode:
         return ""
     if "No solution found" in said:
-        return "PyTorch's own server does not have this version for your Python and system"
+        return "PyTorch's own server gives no such build for your Python and system (a firewall may be the reason)"
     address, causes = re.findall(r"https://[^\s)]+", said), re.findall(r"^(?:error|  cause): (.*)", said, re.M)
-    return f"PyTorch's own server could not be reached ({': '.join([*address[:1], *causes[-1:]])})"
+    return f"uv could not get the CPU-only build from PyTorch's own server ({': '.join([*address[:1], *causes[-1:]])})"
 
 
 def uv(packages: list[str], options: list[str], *words: str, **settings: str) -> subprocess.CompletedProcess[bytes]:
     """Let uv install packages from PyTorch's server, over any other build; a dry run is quiet and has ten seconds."""
     quiet = "--dry-run" in words
-    command = [UV, "pip", "install", "--python", sys.executable, "--torch-backend=cpu", "--no-deps", "--reinstall"]
-    return subprocess.run([*command, *words, *packages], env=os.environ | settings_for_uv(options) | settings,
-                          capture_output=quiet, timeout=10 if quiet else None)
+    command = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable, "--torch-backend=cpu",
+               "--no-deps", "--reinstall", *words, *packages]
+    return subprocess.run(command, env=os.environ | settings_for_uv(options) | settings, capture_output=quiet,
+                          timeout=10 if quiet else None)
 
 
 def settings_for_uv(options: list[str]) -> dict[str, str]:
     """What uv reads, for what pip's options, variables and files say of the proxy and of certificates."""
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
-    settings = {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
-    for name, variables in (("proxy", ["HTTP_PROXY", "HTTPS_PROXY"]), ("cert", ["SSL_CERT_FILE"]),
-                            ("trusted-host", ["UV_INSECURE_HOST"])):
-        parser.add_argument(f"--{name}", dest="value")
-        if value := parser.parse_known_args(options)[0].value or settings_of_pip().get(name):
-            settings |= dict.fromkeys(variables, value)
-    return settings
+    for name in ("proxy", "cert", "trusted-host"):
+        parser.add_argument(f"--{name}", default=settings_of_pip().get(name))
+    said = parser.parse_known_args(options)[0]
+    settings = {"HTTP_PROXY": said.proxy, "HTTPS_PROXY": said.proxy, "UV_INSECURE_HOST": said.trusted_host,
+                "SSL_CERT_FILE": said.cert or os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE"),
+                "UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
+    return {name: value for name, value in settings.items() if value}
 
 
 @cache
 def settings_of_pip() -> dict[str, str]:
     """pip's settings, by the names of its options: those of variables count more than those of files."""
-    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
-    found = re.findall(r"^(global|install|:env:)\.([a-z-]+)='(.*)'$", listed, re.M)
-    return {name: value for kind in ("global", "install", ":env:") for where, name, value in found if where == kind}
+    listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], env=os.environ | {"PIP_QUIET": "0"},
+                            capture_output=True, text=True).stdout
+    found = re.findall(r"^(global|install|:env:)\.([a-z-]+)=(['\"])(.*)\3$", listed, re.M)
+    return {name: value for kind in ("global", "install", ":env:") for where, name, _, value in found if where == kind}
 
 
 def pip(options: list[str], *words: str, failed: str = "") -> None:
