@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from multiprocessing import util
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settings come from a folder of the book's own: in `.venv` as for make, else in one that is deleted at the end.
 
     Kernels and ranks import the package of this checkout, whatever PYTHONPATH was, and kernels get ports that no other
-    process is given before they are up.
+    process is given before they are up. All temporary files are in one folder, which is deleted at the end: kernels
+    that nbval kills cannot delete theirs, and torchrun never deletes its own.
     """
     from jupyter_client.connect import LocalPortCache
 
@@ -50,11 +53,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(CpuSeconds())
     LocalPortCache.find_available_port = lambda cache, ip: free_port()
-    folder = VENV / "settings"
-    if not os.access(VENV, os.W_OK):
-        temporary = tempfile.TemporaryDirectory(prefix="d2lpar-settings-")
-        config.add_cleanup(temporary.cleanup)
-        folder = Path(temporary.name)
+    if not hasattr(config, "workerinput"):  # the processes that share the tests inherit the folder
+        temporary = tempfile.mkdtemp(prefix="d2lpar-")  # a short name, because there may be sockets in it
+        os.environ["TMPDIR"] = tempfile.tempdir = temporary
+        # after multiprocessing has deleted its own folder, which it expects to find
+        util.Finalize(None, shutil.rmtree, (temporary,), {"ignore_errors": True}, exitpriority=-101)
+    folder = VENV / "settings" if os.access(VENV, os.W_OK) else Path(tempfile.mkdtemp(prefix="settings-"))
     for name, part in (("MPLCONFIGDIR", "matplotlib"), ("IPYTHONDIR", "ipython"), ("JUPYTER_RUNTIME_DIR", "runtime")):
         os.environ[name] = str(folder / part)
     for name in UNSET:

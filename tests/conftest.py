@@ -23,14 +23,19 @@ if TYPE_CHECKING:
 
 pytest.register_assert_rewrite("helpers")  # so that a check in there says what it compared
 
-# the same cases in every run, and no folder left beside the book
+# the same cases in every run
 settings.register_profile("d2lpar", database=None, derandomize=True, deadline=None)
 settings.load_profile("d2lpar")
-configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
 
 ROOT = Path(__file__).resolve().parents[1]
 NO_BROWSER = "no Chromium or Chrome on this machine"
 NO_CLUSTER = "this machine cannot make a cluster"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure() -> None:
+    """No folder is left beside the book: hypothesis keeps its files where all temporary files are by now."""
+    configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

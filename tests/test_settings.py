@@ -123,6 +123,37 @@ def test_pytest_runs_the_notebooks_without_the_readers_settings_and_one_of_her_o
     assert "3 passed" in said and "1 failed" in said, said
 
 
+LEAVES = """\
+import multiprocessing.util, os, pathlib, signal, tempfile
+from hypothesis import configuration
+
+def test_leaves(tmp_path):
+    (tmp_path / "file").touch()
+    tempfile.mkdtemp()
+    multiprocessing.util.get_temp_dir()
+    configuration.storage_directory("some").create_if_missing()
+    pathlib.Path(os.environ["REACHED"]).touch()
+    {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes, last, said", [
+    ("1", "assert False", "1 failed, 1 passed"), ("0", "os.kill(os.getpid(), signal.SIGINT)", "KeyboardInterrupt")], ids=["fails", "is interrupted"])
+def test_nothing_is_left_in_the_folder_for_temporary_files(home: Path, book: Path, root: Path, tmp_path: Path, ctrl_c_is_obeyed: None,
+                                                           processes: str, last: str, said: str) -> None:
+    (temporary := tmp_path / "temporary").mkdir()
+    shutil.copy(root / "tests" / "conftest.py", book / "tests")
+    (book / "tests" / "test_leaves.py").write_text(LEAVES.format(last))
+    cell = f"import tempfile\ntempfile.mkdtemp().startswith({str(temporary)!r})"
+    output = new_output("execute_result", {"text/plain": "True"})
+    nbformat.write(new_notebook(cells=[new_code_cell(cell, execution_count=1, outputs=[output])]), book / "notebooks" / "01_one.ipynb")
+    env = environment(home, TMPDIR=str(temporary), REACHED=str(tmp_path / "reached"))
+    ended = nbval(book, env, "-n", processes, "notebooks/01_one.ipynb", "tests/test_leaves.py")
+    assert said in ended and "Traceback" not in ended and (tmp_path / "reached").exists(), ended
+    assert list(temporary.iterdir()) == [], ended
+
+
 BUSY = """\
 import subprocess, sys, time
 

@@ -69,7 +69,8 @@ def agent(folder: str | Path, *options: str, ranks: int = 2, restarts: int = 3,
     variables = {"OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
                  "GLOO_SOCKET_IFNAME": "eth0" if host else loopback()}
     words = [sys.executable, "-m", "torch.distributed.run", *torchrun, f"--nproc-per-node={ranks}",
-             f"--max-restarts={restarts}", program, *OPTIONS, f"--checkpoints={folder}", *options]
+             f"--max-restarts={restarts}", f"--log-dir={folder}/torchrun",  # or it would leave a folder of its own
+             program, *OPTIONS, f"--checkpoints={folder}", *options]
     with open(f"{folder}/log", "ab") as log:
         if host is None:
             return subprocess.Popen(words, env=os.environ | variables, stdout=log, stderr=log)
