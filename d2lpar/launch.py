@@ -295,6 +295,22 @@ def _for_children() -> Iterator[None]:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+@contextmanager
+def _in_groups_of_their_own() -> Iterator[None]:
+    """Start the processes that serve multiprocessing outside the caller's process group.
+
+    An IPython kernel that is shut down waits until its group has no other process, and the resource tracker ignores
+    SIGTERM. Jupyter would then kill the kernel after five seconds, and what it has yet to delete would stay.
+    """
+    spawn, move = util.spawnv_passfds, "import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+    util.spawnv_passfds = lambda path, args, passfds: spawn(
+        path, [path, "-I", "-S", "-c", move, *args], passfds)
+    try:
+        yield
+    finally:
+        util.spawnv_passfds = spawn
+
+
 def _start_method() -> str:
     """How multiprocessing is to start ranks: as forks of its server, which then runs, or else as fresh Pythons."""
     if sys.platform != "linux" or torch.cuda.device_count():  # forks of a loaded PyTorch are only tried without both
@@ -306,10 +322,11 @@ def _start_method() -> str:
         _first.append(here)
     if _first != [here]:  # in a copy of the program, made by os.fork, the server is not its child
         return "spawn"
-    resource_tracker.ensure_running()  # else the server's start would see to it, which lets SIGINT through again
     try:
-        with _for_children():
-            forkserver.ensure_running()
+        with _in_groups_of_their_own():
+            resource_tracker.ensure_running()  # else the server's start would do it, and let SIGINT through again
+            with _for_children():
+                forkserver.ensure_running()
     except OSError:  # the name of the folder for temporary files is too long for a socket in it
         return "spawn"
     return "forkserver"

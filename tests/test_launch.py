@@ -433,6 +433,11 @@ def test_a_group_is_started_by_its_first_call_and_gone_once_it_is_closed():
     assert started() == before
 
 
+def test_what_serves_multiprocessing_is_not_in_the_callers_group_for_whose_end_a_kernel_waits():
+    """ipykernel would wait for them when the kernel is shut down, until Jupyter kills it and its temporary files stay."""
+    assert os.getpgrp() not in {os.getpgid(server()), os.getpgid(resource_tracker._resource_tracker._pid)}
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system copies no process")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_copy_of_the_caller_does_not_end_its_ranks(two):

@@ -287,7 +287,8 @@ class Watcher(Recorder):
 
     def _starting_python(self, spawn: Callable) -> Callable:
         def starting(path: Any, args: Any, fds: Any) -> Any:
-            code = next((i + 1 for i, word in enumerate(args) if word in ("-c", b"-c")), None)
+            # the last one, because RankGroup has such words start with a program of its own
+            code = max((i + 1 for i, word in enumerate(args) if word in ("-c", b"-c")), default=None)
             if self.settings.spawns and code is not None and "resource_tracker" not in str(args[code]):
                 first = f"import sys; sys.path.insert(0, {ROOT!r}); from {__name__} import install; install(); "
                 words = list(args)
