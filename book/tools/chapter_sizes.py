@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Lines of Python in each folder, without the folders below it: the goal, and the most that a test lets pass, which a
 # commit that says why may raise.
 GOALS: dict[str, tuple[int | None, int | None]] = {
-    "d2lpar": (4700, 5250), "d2lpar/diagnosis": (2300, 4700), "d2lpar/pages": (2600, 2700),
+    "d2lpar": (4700, 5350), "d2lpar/diagnosis": (2300, 4700), "d2lpar/pages": (2600, 2700),
     "d2lpar/pages/exercises": (None, None), "d2lpar/pages/stored": (None, None), "book/lab": (1220, None),
     "book/tools": (1350, None), "tests": (None, None), "tests/diagnose": (None, None), "tests/watch": (None, None),
     "tests/wrong_answers": (None, None)}
