@@ -181,7 +181,7 @@ def settings_for_uv(options: list[str]) -> dict[str, str]:
         parser.add_argument(f"--{name}", default=settings_of_pip().get(name))
     said = parser.parse_known_args(options)[0]
     settings = {"HTTP_PROXY": said.proxy, "HTTPS_PROXY": said.proxy, "UV_INSECURE_HOST": said.trusted_host,
-                "SSL_CERT_FILE": said.cert or os.environ.get("SSL_CERT_FILE") or os.environ.get("REQUESTS_CA_BUNDLE"),
+                "SSL_CERT_FILE": os.environ.get("SSL_CERT_FILE") or said.cert or os.environ.get("REQUESTS_CA_BUNDLE"),
                 "UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
     return {name: value for name, value in settings.items() if value}
 
