@@ -26,10 +26,10 @@ MOVED = {"bench": "is now `make bench` in a clone of the book",
 def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options of `watch` or `diagnose`, and the script to watch with its arguments.
 
-    Everything else ends the program: help, the command `script`, and whatever cannot be run, with exit code 2.
+    Everything else ends the program: help and `script` with exit code 0, and whatever cannot be run with 2.
     """
     if words and words[0] in MOVED:
-        sys.exit(f"`python -m d2lpar {words[0]}` {MOVED[words[0]]}.")
+        cannot(f"`python -m d2lpar {words[0]}` {MOVED[words[0]]}.")
     own = _own_words(words)
     args, script = _parser().parse_args(own or ["--help"]), words[len(own):]
     if args.command == "script":
@@ -56,14 +56,14 @@ def cannot(words: str) -> NoReturn:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
-    about = "write train_ddp.py, a training script to start from that resumes after a kill"
+    about = "write train_ddp.py, a training script to start from; it resumes after a kill"
     options = commands.add_parser("script", help=about, description=about)
-    options.add_argument("file", nargs="?", default="train_ddp.py", help="where to (train_ddp.py)")
-    about = "run a training on a single device and on ranks, and say what differs (seconds)"
+    options.add_argument("file", nargs="?", default="train_ddp.py", help="file to write (default: train_ddp.py)")
+    about = "train on a single device and on ranks, and say what differs (takes seconds)"
     options = commands.add_parser("diagnose", help=about, description=about,
                                   epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
     options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
-    options.add_argument("--ranks", type=_count, default=2, help="how many (2)")
+    options.add_argument("--ranks", type=_count, default=2, help="number of ranks (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
@@ -106,7 +106,7 @@ def _write_script(file: str) -> NoReturn:
         with open(file, "x", encoding="utf8") as new:
             new.write(text)
     except FileExistsError:
-        cannot(f"{file} is there already, and stays as it is. Give a different name: python -m d2lpar script NAME.py")
+        cannot(f"{file} already exists and was not changed. Give a different name: python -m d2lpar script NAME.py")
     except OSError as problem:
         cannot(f"{file} cannot be written: {problem.strerror}")
     print(f"wrote {file}. Run it on two ranks: torchrun --standalone --nproc-per-node=2 {file}")
@@ -123,13 +123,13 @@ def _check_file(file: str) -> None:
         text = Path(file).read_bytes()
         if pkgutil.get_importer(file) or text.startswith(MAGIC_NUMBER):  # Python also runs zip archives and .pyc files
             return
-        with warnings.catch_warnings(action="ignore"):  # the script's own run will give them
+        with warnings.catch_warnings(action="ignore"):  # the script's own run will show them
             compile(text, file, "exec", dont_inherit=True)
     except OSError as problem:
         cannot(f"{file} cannot be read: {problem.strerror}")
     except (SyntaxError, ValueError) as problem:
         words = "".join(traceback.format_exception_only(problem))
-        cannot(words if file in words else f"{file}: {words}")  # of a null byte, no line is known
+        cannot(words if file in words else f"{file}: {words}")  # for a null byte, Python names no file
 
 
 def _check_module(name: str) -> None:
@@ -137,7 +137,7 @@ def _check_module(name: str) -> None:
     top, _, below = name.partition(".")
     try:
         spec = find_spec(top) or PathFinder.find_spec(top, [os.getcwd()])
-    except ValueError:  # "" and "__main__" have none
+    except ValueError:  # "" and "__main__" have no spec
         spec = None
     if spec is None or (below and spec.submodule_search_locations is None):
         cannot(f"there is no module {name}" + ". To watch a file, leave out -m" * name.endswith(".py"))

@@ -26,11 +26,11 @@ def _refuse_old_torch(version: str) -> None:
     """
     if tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH:
         raise ImportError(f"d2lpar needs PyTorch {'.'.join(map(str, OLDEST_TORCH))} or newer, and this is PyTorch "
-                          f"{version}: upgrade it with `pip install --upgrade torch`, or use an environment that has a "
-                          "newer one")
+                          f"{version}: upgrade it with `pip install --upgrade torch`, or use an environment "
+                          "with a newer version")
 
 
-_refuse_old_torch(torch.__version__)  # at once, before a different module fails for want of something newer
+_refuse_old_torch(torch.__version__)  # at once, before a module that needs something newer fails
 
 
 def check_counts(least: int = 1, /, **values: Any) -> None:

@@ -188,7 +188,8 @@ def all_gather_here(x: Any) -> list:
 def make_gpus_reproducible() -> None:
     """Make GPUs compute in full float32, and let cuDNN use only algorithms that give the same bits in every run.
 
-    Both make a GPU slower. A CPU does both anyway, as long as the number of cores is the same.
+    Both cost speed. A CPU computes in full float32 anyway, and gives the same bits as long as the number of cores is
+    the same.
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False

@@ -42,7 +42,7 @@ def test_script_writes_the_script_once_and_says_how_to_run_it(command, tmp_path,
     assert (tmp_path / "train_ddp.py").read_bytes() == (root / "d2lpar" / "train_ddp.py").read_bytes()
     (tmp_path / "train_ddp.py").write_text("mine")
     code, said = write()
-    assert code == 2 and said.startswith("train_ddp.py is there already, and stays as it is.") and said.count("\n") == 1
+    assert code == 2 and said.startswith("train_ddp.py already exists and was not changed.") and said.count("\n") == 1
     assert (tmp_path / "train_ddp.py").read_text() == "mine"
     assert write("other.py")[0] == 0 and (tmp_path / "other.py").exists()
     code, said = write("nowhere/other.py")
@@ -90,7 +90,7 @@ WHICH = r"which script\? python -m d2lpar watch train\.py\n"
     ("watch --ranks", r"usage: .*\n.*--ranks: expected one argument\n"), ("watch", WHICH), ("watch -m", WHICH), ("watch --show", WHICH),
     ("watch -m gone", "there is no module gone\n"), ("watch -m .", r"there is no module \.\n"), ("watch -m unclosed", CARET),
     ("watch -m program.py", r"there is no module program\.py\. To watch a file, leave out -m\n"),
-    ("script program.py", r"program\.py is there already, and stays as it is\. .*\n")])
+    ("script program.py", r"program\.py already exists and was not changed\. .*\n")])
 def test_what_cannot_be_run_is_said_once_with_exit_code_2(command, folder, words, said):
     code, out, err = command(*words.split())
     assert (code, out) == (2, "") and re.fullmatch(said, err), err
