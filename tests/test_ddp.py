@@ -523,7 +523,7 @@ def averaged(rank, take_rank_0s_buffers):
         optimizer.step()
         ema.update_parameters(net.module)
     if take_rank_0s_buffers:
-        for buffer in ema.buffers():
+        for buffer in ema.module.buffers():  # `n_averaged` stays on the CPU, and is equal anyway
             dist.broadcast(buffer, 0)
     return [x.detach().cpu() for x in ema.parameters()], [x.cpu() for x in ema.buffers()]
 
