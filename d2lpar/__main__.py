@@ -10,6 +10,8 @@ import runpy
 import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from types import TracebackType
 
 from d2lpar._command_line import answer, cannot
@@ -51,7 +53,8 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
                "examples, X and y")
     train, make_net, X, y = (defined[name] for name in needed)
     try:
-        found = diagnose(train, make_net, X, y, ranks, allow=allow)
+        with _stdout_as_stderr() if as_json else nullcontext():
+            found = diagnose(train, make_net, X, y, ranks, allow=allow)
     except Exception as problem:
         lines = traceback.format_exception_only(problem)
         if of_file := [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == file]:
@@ -60,6 +63,20 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
         cannot("".join(lines))
     print(json.dumps(found.as_dict(), indent=1) if as_json else found)
     sys.exit(not found.ok)
+
+
+@contextmanager
+def _stdout_as_stderr() -> Iterator[None]:
+    """Keep stdout for JSON: what is printed meanwhile, by C++ code too (Gloo in PyTorch 2.8), goes to stderr."""
+    sys.stdout.flush()
+    stdout = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _watch(args: argparse.Namespace, script: list[str]) -> None:

@@ -221,6 +221,31 @@ def test_from_the_shell_the_exit_code_is_the_verdict(wrap, code, words, tmp_path
     sys.modules.pop("net_of_ours", None)
 
 
+def test_stdout_has_the_json_alone_whatever_else_is_printed(tmp_path, monkeypatch, capfd):
+    (tmp_path / "script.py").write_text(textwrap.dedent("""
+        import os, torch
+        from torch.nn.parallel import DistributedDataParallel as DDP
+
+        make_net, X, y = lambda: torch.nn.Linear(4, 3), torch.rand(24, 4), torch.arange(24) % 3
+
+        def train(net, batches):
+            os.write(1, b"as C++ does\\n")
+            net = DDP(net)
+            optimizer = torch.optim.SGD(net.parameters(), 0.1)
+            for X, y in batches:
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(net(X), y).backward()
+                optimizer.step()
+        """))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["d2lpar", "diagnose", str(tmp_path / "script.py"), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said, elsewhere = capfd.readouterr()
+    assert json.loads(said)["ok"] and ended.value.code == 0
+    assert "as C++ does" in elsewhere
+
+
 def could_not_run(capsys):
     """What is said on stderr where the exit code is 2."""
     with pytest.raises(SystemExit) as ended:
