@@ -52,7 +52,7 @@ def test_script_writes_the_script_once_and_says_how_to_run_it(command, tmp_path,
 def test_what_train_was_is_said_in_one_line():
     run = subprocess.run([sys.executable, "-W", "error", "-m", "d2lpar", "train", "--strategy", "ddp", "--checkpoints", "runs"],
                          capture_output=True, text=True, timeout=120)
-    assert run.returncode == 1 and run.stdout == ""
+    assert run.returncode == 2 and run.stdout == ""
     assert run.stderr == (f"`python -m d2lpar {'train'}` is now a script of your own: `python -m d2lpar script` writes train_ddp.py, "
                           "for torchrun.\n")
 
