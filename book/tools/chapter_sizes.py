@@ -16,13 +16,9 @@ import nbformat
 from revisions import name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-# Lines of Python in each folder, without the folders below it: the goal, and the most that a test lets pass, which a
-# commit that says why may raise.
-GOALS: dict[str, tuple[int | None, int | None]] = {
-    "d2lpar": (4700, 5350), "d2lpar/diagnosis": (2300, 4700), "d2lpar/pages": (2600, 2700),
-    "d2lpar/pages/exercises": (None, None), "d2lpar/pages/stored": (None, None), "book/lab": (1220, None),
-    "book/tools": (1350, None), "tests": (None, None), "tests/diagnose": (None, None), "tests/watch": (None, None),
-    "tests/wrong_answers": (None, None)}
+# the folders whose lines of Python are counted, each without the folders below it
+FOLDERS = ("d2lpar", "d2lpar/diagnosis", "d2lpar/pages", "d2lpar/pages/exercises", "d2lpar/pages/stored", "book/lab",
+           "book/tools", "tests", "tests/diagnose", "tests/watch", "tests/wrong_answers")
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.M | re.S)
@@ -96,9 +92,9 @@ def table(sizes: list[ChapterSize]) -> list[list[str]]:
 
 def lines_of_code() -> dict[str, list[int]]:
     """The lines of Python of each file, by folder; blank lines and docstrings count, folders inside it do not."""
-    folders: dict[str, list[int]] = {folder: [] for folder in GOALS}
+    folders: dict[str, list[int]] = {folder: [] for folder in FOLDERS}
     for path in sorted(path for top in ("d2lpar", "book", "tests") for path in (ROOT / top).rglob("*.py")):
-        folder = max((folder for folder in GOALS if path.is_relative_to(ROOT / folder)), key=len)
+        folder = max((folder for folder in FOLDERS if path.is_relative_to(ROOT / folder)), key=len)
         folders[folder].append(len(path.read_text("utf8").splitlines()))
     return folders
 
@@ -111,10 +107,9 @@ def main() -> None:
     print()
     lines = lines_of_code()
     for folder, files in lines.items():
-        goal = f"; the goal is {GOALS[folder][0]:,}" if GOALS[folder][0] else ""
-        print(f"{folder:<{widths[0]}}  {sum(files):,} lines of Python, {len(files)} files{goal}")
+        print(f"{folder:<{widths[0]}}  {sum(files):,} lines of Python, {len(files)} files")
     code = sum(sum(lines[folder]) for folder in ("d2lpar", "d2lpar/diagnosis", "d2lpar/pages"))
-    print(f"tests: {sum(lines['tests']) / code:.2f} lines for each line of the package; the goal is about 1.4")
+    print(f"tests: {sum(lines['tests']) / code:.2f} lines for each line of the package")
 
 
 if __name__ == "__main__":
