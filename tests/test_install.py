@@ -139,7 +139,8 @@ def test_where_the_wheels_are_blocked_the_ordinary_build_is_taken(run: Callable,
     assert code == 1 and "the download failed (see above). Try again, or:\n- Leave out TORCH=cpu" in said
 
 
-@pytest.mark.parametrize("broken", ["a file is cut short", "a file is missing", "torchvision is missing"])
+@pytest.mark.parametrize("broken", ["a file is cut short", pytest.param("a file is missing", marks=pytest.mark.weekly),
+                                    pytest.param("torchvision is missing", marks=pytest.mark.weekly)])
 def test_an_installation_that_was_cut_short_is_done_again(broken: str, run: Callable, through: Callable, pytorch: Server,
                                                           tmp_path: Path) -> None:
     assert run(**through(pytorch))[2] == SMALL_ONE
@@ -214,7 +215,8 @@ def test_a_mirror_without_this_version_and_one_that_is_not_there_are_named(run: 
 
 
 @pytest.mark.parametrize("words, variables, file", [
-    (["--cert=CERT", "--proxy", "PROXY"], {}, ""), (["--proxy=PROXY"], {"PIP_CERT": "CERT"}, ""), (["--proxy=PROXY"], {"SSL_CERT_FILE": "CERT"}, ""),
+    (["--cert=CERT", "--proxy", "PROXY"], {}, ""), pytest.param(["--proxy=PROXY"], {"PIP_CERT": "CERT"}, "", marks=pytest.mark.weekly),
+    pytest.param(["--proxy=PROXY"], {"SSL_CERT_FILE": "CERT"}, "", marks=pytest.mark.weekly),
     ([], {"PIP_PROXY": "PROXY", "REQUESTS_CA_BUNDLE": "CERT", "PIP_QUIET": "1"}, ""),
     ([], {}, "[global]\nproxy = http://127.0.0.1:9\ncert = CERT\n[install]\nproxy = PROXY")],
     ids=["options", "an option and a variable", "an option and the certificate for uv", "variables", "a file"])

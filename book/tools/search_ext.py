@@ -62,6 +62,8 @@ def text_of(node: nodes.Node, env: BuildEnvironment) -> str:
         return str(node)
     if not isinstance(node, nodes.Element) or isinstance(node, LEFT_OUT) or node.get("nb_element") == "mime_bundle":
         return ""
+    if "cell_input" in node.get("classes", ()) and "tag_hide-input" in node.parent["classes"]:
+        return ""  # code that is folded, such as a check of the prose
     if isinstance(node, addnodes.pending_xref) and node["reftype"] == "ref" and not node["refexplicit"]:
         return env.domains["std"].labels.get(node["reftarget"], ("", "", node.astext()))[2]
     glue = "" if isinstance(node, nodes.TextElement) else " "
