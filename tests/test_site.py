@@ -108,6 +108,12 @@ def test_a_page_loads_no_more_than_it_needs(site: Path, parsed: dict[Path, Page]
         assert scripts < (1_000_000 if page.path.stem == "search" else 200_000 + 950_000 * explorer), page.path.name
 
 
+@pytest.mark.slow
+def test_the_search_leaves_out_folded_code(site: Path) -> None:
+    texts = (site / "_static" / "search_texts.js").read_text("utf8")
+    assert "def assign_buckets" in texts and "the numbers above, checked" not in texts
+
+
 def test_each_chapter_can_be_downloaded_as_the_notebook_and_as_one_script(
         root: Path, notebooks: list[Path], site: Path, parsed: dict[Path, Page]) -> None:
     for chapter in notebooks:
