@@ -34,7 +34,7 @@ NO_CLUSTER = "this machine cannot make a cluster"
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure() -> None:
-    """No folder is left beside the book: hypothesis keeps its files where all temporary files are by now."""
+    """Leave no folder next to the book: hypothesis keeps its files with all other temporary files."""
     configuration.set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")
 
 
