@@ -77,8 +77,8 @@ usable:
 	@test ! -e .venv/installed || { .venv/bin/python -c 'import pip' >/dev/null 2>&1 && test "$$(cat .venv/installed)" = "$$(pwd -P)"; } || \
 	  { echo "This folder was moved or copied, or its Python was upgraded, after .venv was made. Delete .venv, then run the same command again."; exit 1; }
 
-# A choice of PyTorch that was not made before is installed over what is there.
-NEW_CHOICE = $(if $(TORCH),$(shell test "$$(cat .venv/torch 2>/dev/null)" = "$(TORCH)" || echo new-choice))
+# A choice of PyTorch is kept for later installations; a different one is installed over what is there.
+NEW_CHOICE = $(if $(filter-out file,$(origin TORCH)),$(shell test "$$(cat .venv/torch 2>/dev/null)" = "$(TORCH)" || echo new-choice))
 .PHONY: new-choice
 
 .venv/installed: requirements.txt pyproject.toml $(NEW_CHOICE) | usable

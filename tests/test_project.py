@@ -80,8 +80,9 @@ def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path
     assert installs("TORCH=cuda") == ["--torch=cuda"]
     (tmp_path / "fail").unlink()
     assert installs() == ["--torch=wheels/a"], "what failed is not taken for done, and the last choice that worked is kept"
+    assert installs("TORCH=") == ["--torch="] and installs("TORCH=") == installs() == []
     os.utime(tmp_path / "pyproject.toml", (time.time() + 9, time.time() + 9))
-    assert installs() == ["--torch=wheels/a"]
+    assert installs() == ["--torch="]
 
 
 def test_make_alone_lists_every_target(root: Path) -> None:

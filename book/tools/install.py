@@ -25,7 +25,7 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).resolve().parents[2] / "requirements.txt"
 SMALL, LARGE = "1.8 GB in total", "6.6 GB in total"  # of disk space
 OTHER_WAYS = f"""\
-- Leave out TORCH=cpu to install whichever build is available.
+- TORCH= (with nothing after it) installs whichever build is available.
 - TORCH=cuda installs the CUDA build from PyPI or your mirror ({LARGE}).
 - TORCH=ADDRESS installs PyTorch from a package index, a page of links to wheels, or a folder of wheels.
 - Behind a proxy, set HTTPS_PROXY or PIP_PROXY, and PIP_CERT for its certificate."""
