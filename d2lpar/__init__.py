@@ -19,6 +19,8 @@ Is my script right: watch, diagnose, check_feed
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 # `python -m d2lpar` imports this file before it runs `__main__.py`, while sys.argv[0] is "-m". Whatever needs no
 # PyTorch is answered here and ends the program. Under torchrun, only `__main__.py` answers: the ranks have started.
@@ -33,8 +35,6 @@ from d2lpar.batchnorm import convert_batchnorm as convert_batchnorm
 from d2lpar.checkpoints import newest_checkpoint as newest_checkpoint
 from d2lpar.checkpoints import save_checkpoint as save_checkpoint
 from d2lpar.checks import cut as cut
-from d2lpar.cluster import Cluster as Cluster
-from d2lpar.cluster import ClusterError as ClusterError
 from d2lpar.collectives import Meter as Meter
 from d2lpar.collectives import allreduce_naive as allreduce_naive
 from d2lpar.collectives import allreduce_ring as allreduce_ring
@@ -57,9 +57,6 @@ from d2lpar.ddp import count_right_on_ranks as count_right_on_ranks
 from d2lpar.devices import describe_devices as describe_devices
 from d2lpar.devices import run_on_devices as run_on_devices
 from d2lpar.devices import try_devices as try_devices
-from d2lpar.diagnosis.compare import diagnose as diagnose
-from d2lpar.diagnosis.feed import check_feed as check_feed
-from d2lpar.diagnosis.scripts import watch as watch
 from d2lpar.larger_batches import accumulate_gradients as accumulate_gradients
 from d2lpar.larger_batches import linear_lr as linear_lr
 from d2lpar.larger_batches import warmup_lr as warmup_lr
@@ -95,10 +92,28 @@ from d2lpar.timing import Stopwatch as Stopwatch
 from d2lpar.timing import time_each_repeat as time_each_repeat
 from d2lpar.timing import time_interleaved as time_interleaved
 
+if TYPE_CHECKING:  # what completes names reads these lines; a program imports them on first use, by `__getattr__`
+    from d2lpar.cluster import Cluster as Cluster
+    from d2lpar.cluster import ClusterError as ClusterError
+    from d2lpar.diagnosis.compare import diagnose as diagnose
+    from d2lpar.diagnosis.feed import check_feed as check_feed
+    from d2lpar.diagnosis.scripts import watch as watch
 
-def __getattr__(name: str) -> str:
+_ON_FIRST_USE = {"Cluster": "cluster", "ClusterError": "cluster",
+                 "diagnose": "diagnosis.compare", "check_feed": "diagnosis.feed", "watch": "diagnosis.scripts"}
+
+
+def __getattr__(name: str) -> Any:
     if name == "__version__":  # only now, as the package may lie here without being installed
         from importlib.metadata import version
 
         return version("d2lpar")
+    if name in ("cluster", "diagnosis"):
+        return import_module(f"d2lpar.{name}")
+    if name in _ON_FIRST_USE:
+        return getattr(import_module(f"d2lpar.{_ON_FIRST_USE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_FIRST_USE, "cluster", "diagnosis"})

@@ -27,7 +27,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, process, resource_tracker, util
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import cloudpickle
 import torch
@@ -35,7 +35,6 @@ import torch.distributed as dist
 
 from d2lpar._rank import CALL, LEAVE, live
 from d2lpar.checks import check_counts
-from d2lpar.cluster import Cluster
 from d2lpar.devices import all_cores, device_cores
 from d2lpar.interrupts import Waiting, uninterrupted
 
@@ -50,6 +49,14 @@ _starting = threading.Lock()
 # set by pytest for each test, by our figures, and by PyTorch as it loads what optimizers need
 _OF_NO_MATTER = {"PYTEST_CURRENT_TEST", "SOURCE_DATE_EPOCH", "TORCHINDUCTOR_CACHE_DIR"}
 _first: list = []  # the program and its environment, as they were when the fork server was started
+
+
+class Hosts(Protocol):
+    """What ranks on several hosts need to know, such as a `d2lpar.cluster.Cluster`."""
+
+    def network(self, rank: int) -> list[str]:
+        """The files of the namespaces that a rank's process enters, in this order, to be on its host."""
+        ...
 
 
 class RankError(RuntimeError):
@@ -83,7 +90,7 @@ class RankGroup:
     starting a rank; where the caller has copies, made by `os.fork`, when they are gone too.
     """
 
-    def __init__(self, world_size: int, backend: str | None = None, cluster: Cluster | None = None) -> None:
+    def __init__(self, world_size: int, backend: str | None = None, cluster: Hosts | None = None) -> None:
         check_counts(the_number_of_ranks=world_size)
         backend = backend or ("gloo" if cluster else _backend(world_size))
         if cluster and backend != "gloo":
@@ -176,7 +183,7 @@ class _Started:
         self.ranks: list[_Rank] = []
         self.end = util.Finalize(self, _end, (self.ranks, self.reaper, self.folder), exitpriority=0)
 
-    def start(self, world_size: int, backend: str, cluster: Cluster | None, deadline: float, timeout_s: float,
+    def start(self, world_size: int, backend: str, cluster: Hosts | None, deadline: float, timeout_s: float,
               interrupts: Waiting | None) -> None:
         """Start the processes, unless they are there."""
         assert self.reaper.stdin is not None

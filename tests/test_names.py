@@ -9,6 +9,7 @@ from pathlib import Path
 
 import nbformat
 
+import d2lpar
 from revisions import notebooks
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -132,7 +133,8 @@ def test_imports_go_in_the_order_of_the_api_pages(root: Path) -> None:
 def public(root: Path, package: str = "d2lpar") -> dict[str, str]:
     """The names that a package passes on, each with the module from which it comes."""
     tree = modules(root)[package]
-    assert [node for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != alias.asname] == []
+    ours = [node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("d2lpar")]
+    assert [alias.name for node in ours for alias in node.names if alias.name != alias.asname] == []
     return {name: module for module, name, _ in imports(tree, set(modules(root))) if name}
 
 
@@ -153,11 +155,24 @@ def test_each_name_has_one_home(root: Path) -> None:
     assert {module for module in public(root, "d2lpar.pages").values() if not module.startswith("d2lpar.pages.")} == set()
 
 
-def test_nothing_that_a_reader_takes_along_imports_what_only_pages_need(root: Path) -> None:
-    trees = modules(root)
-    reaching = {module for module, tree in trees.items() for other, _, _ in imports(tree, set(trees))
-                if other.startswith("d2lpar.pages") and not module.startswith("d2lpar.pages")}
-    assert reaching == set()
+def test_nothing_in_the_helper_imports_the_diagnosis_the_cluster_or_what_only_pages_need(root: Path) -> None:
+    trees, products = modules(root), ("d2lpar.diagnosis", "d2lpar.cluster", "d2lpar.pages")
+
+    def part_of(module: str) -> str:
+        """The product that a module belongs to, "" for the helper, and the commands, which may start any."""
+        return next((product for product in products if f"{module}.".startswith(f"{product}.")), "")
+
+    reaching = {f"{module} imports {other}" for module, tree in trees.items() for other, _, _ in imports(tree, set(trees))
+                if part_of(other) not in ("", part_of(module)) and module not in ("d2lpar", "d2lpar.__main__")
+                and part_of(module) != "d2lpar.pages"}
+    assert reaching == set(), "the helper package stands alone: pass what a function needs as an argument"
+
+
+def test_the_top_of_the_package_imports_what_is_no_helper_on_first_use_and_lists_it(root: Path) -> None:
+    later = {name for name, module in public(root).items() if re.match(r"d2lpar\.(diagnosis|cluster)\b", module)}
+    assert later == {"Cluster", "ClusterError", "check_feed", "diagnose", "watch"} and later < set(dir(d2lpar))
+    for name in later:
+        assert getattr(d2lpar, name).__module__ == public(root)[name]
 
 
 def test_no_module_has_the_name_of_something_else_that_is_public(root: Path) -> None:

@@ -30,6 +30,7 @@ def test_the_package_loads_little_more_than_pytorch_does() -> None:
     run = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
     assert "d2lpar.scratch" in loaded and SLOW_TO_LOAD & loaded == set()
+    assert {name for name in loaded if re.match(r"d2lpar\.(diagnosis|cluster|pages)\b", name)} == set()
     assert len([name for name in loaded if not name.startswith("d2lpar")]) <= 60, sorted(loaded)
 
 
