@@ -17,7 +17,6 @@ from jupyter_book.config import yaml_to_sphinx
 from sphinx.errors import ConfigError
 
 from book_ext import REPOSITORY_BUTTONS, follow_repository
-from revisions import tracked
 
 DEED = "https://creativecommons.org/licenses/by-sa/4.0/"
 ADDRESS = "https://github.com/example-owner/example-book"
@@ -206,28 +205,3 @@ def test_with_an_address_the_buttons_lead_to_the_page_and_to_the_notebook(root: 
                  "&urlpath=lab/tree/example-book/notebooks/01_a.ipynb&branch=main"):
         assert f'href="{link}"' in chapter and link not in page
     assert f'%pip install "d2lpar[pages] @ git+{ADDRESS}"' in chapter.replace("&quot;", '"')
-
-
-# What went
-
-
-def went(root: Path) -> list[str]:
-    """The commands, modules and names in the first columns of CHANGELOG.md, one by one."""
-    found = []
-    for row in re.findall(r"^\| (.*?) \| (?!old|new|stays|---)", read(root, "CHANGELOG.md"), re.M):
-        if row.startswith("`"):
-            first, *others = re.findall(r"`([^`]+)`", row)
-            package = re.match(r"(d2lpar\.[a-z_]+)\.\w+$", first)
-            found += [first, *(f"{package[1]}.{name}" if package and "." not in name else name for name in others)]
-    return [name for name in found if name not in ("Gather", "gpu_report.py")]  # PyTorch has one, too; it has moved
-
-
-def test_what_went_is_nowhere_else_in_the_book(root: Path) -> None:
-    old = {name.replace("*", "") for name in went(root)}
-    assert {"dp.show", "d2lpar.base.buffers", "python -m d2lpar bench", "nested_ring_s", "dp.draw_"} <= old
-    places = [file for file in tracked(root) if file.suffix in {".md", ".py", ".ipynb", ".toml", ".yml"} and file.name != "CHANGELOG.md"
-              and not {"stored", "held_out", "tuned"} & set(file.parts) and file.name not in ("records.py", "_command_line.py", "test_commands.py", Path(__file__).name)]
-    texts = {file.name: file.read_text("utf8") for file in places}
-    every = re.compile(r"(?<![\w.])(?:" + "|".join(re.escape(name) + r"(?!\w)" * (name[-1] not in "_(") for name in sorted(old)) + ")")
-    found = [(place, name) for place, text in texts.items() for name in every.findall(text)]
-    assert len(old) > 60 and found == []
