@@ -21,7 +21,7 @@ unexport PIP_USER PIP_TARGET PIP_PREFIX
 # JupyterLab starts as root, the user in many containers, only if told to; it accepts connections from this machine only, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test slow gate lab edit run diff bench gpu-report data clean
+.PHONY: help book test slow gate lab edit run diff bench gpu-report clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -62,9 +62,6 @@ bench: .venv/installed ## measure how fast the book's code is here, as a table o
 
 gpu-report: .venv/installed ## on a machine with a GPU: run the GPU tests, time training steps, and print a report to paste into an issue
 	@.venv/bin/python book/lab/gpu_report.py
-
-data:
-	@echo "make data is no longer needed: the images come with the package."
 
 clean: ## delete the built site and the test caches, but not .venv and lab/
 	@rm -rf _build .pytest_cache .ruff_cache

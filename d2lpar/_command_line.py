@@ -17,19 +17,12 @@ from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from typing import NoReturn
 
-MOVED = {"bench": "is now `make bench` in a clone of the book",
-         "study": "is now `python book/lab/study.py` in a clone of the book",
-         "data": "is no longer needed: the images are in the package",
-         "train": "is now a script of your own: `python -m d2lpar script` writes train_ddp.py, for torchrun"}
-
 
 def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options of `watch` or `diagnose`, and the script to watch with its arguments.
 
     Everything else ends the program: help and `script` with exit code 0, and whatever cannot be run with 2.
     """
-    if words and words[0] in MOVED:
-        cannot(f"`python -m d2lpar {words[0]}` {MOVED[words[0]]}.")
     own = _own_words(words)
     args, script = _parser().parse_args(own or ["--help"]), words[len(own):]
     if args.command == "script":

@@ -49,14 +49,6 @@ def test_script_writes_the_script_once_and_says_how_to_run_it(command, tmp_path,
     assert code == 2 and said == "nowhere/other.py cannot be written: No such file or directory\n"
 
 
-def test_what_train_was_is_said_in_one_line():
-    run = subprocess.run([sys.executable, "-W", "error", "-m", "d2lpar", "train", "--strategy", "ddp", "--checkpoints", "runs"],
-                         capture_output=True, text=True, timeout=120)
-    assert run.returncode == 2 and run.stdout == ""
-    assert run.stderr == (f"`python -m d2lpar {'train'}` is now a script of your own: `python -m d2lpar script` writes train_ddp.py, "
-                          "for torchrun.\n")
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder: scripts, a module and a package, and what cannot be run."""
