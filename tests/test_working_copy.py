@@ -10,12 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.sign import NotebookNotary
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 import working_copy
@@ -101,16 +99,6 @@ def test_what_was_run_what_is_no_notebook_and_what_is_not_remembered_is_the_read
     assert len(bring_up_to_date(book, lab)) == 1 and (lab / NAME).read_text() == mine
 
 
-def test_jupyterlab_trusts_the_copies_as_they_are_made_and_nothing_else(book: Path, lab: Path) -> None:
-    store(lab / "99_own.ipynb", "own")
-    store(lab / NAME, "mine")
-    bring_up_to_date(book, lab)
-    notary = NotebookNotary()
-    with closing(notary.store):
-        trusted = {path.name for path in lab.glob("*.ipynb") if notary.check_signature(nbformat.read(path, as_version=4))}
-    assert trusted == {"02_two.ipynb"}
-
-
 def test_the_appendix_is_copied_too_and_obeys_the_same_rules(book: Path, lab: Path) -> None:
     (book / "appendix").mkdir()
     for name in ("a", "b"):
@@ -167,10 +155,10 @@ def test_captions_which_only_the_site_shows_become_cells_below_their_figures(boo
     assert [cell.source for cell in nbformat.read(lab / NAME, as_version=4).cells] == ["draw()", "*Fig. 1* What it shows."]
 
 
-def recipe(root: Path, target: str) -> list[str]:
-    """The commands of a target of the Makefile, with this Python's programs in place of those in `.venv`."""
+def recipe(root: Path) -> list[str]:
+    """The commands of `make lab`, with this Python's programs in place of those in `.venv`."""
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
-    said = subprocess.run(["make", "-n", "-o", ".venv/installed", target], cwd=root, env=own, capture_output=True, text=True,
+    said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab"], cwd=root, env=own, capture_output=True, text=True,
                           check=True).stdout
     python = shlex.quote(sys.executable)
     return [line.replace(".venv/bin/python", python).replace(".venv/bin/jupyter", f"{python} -m jupyter")
@@ -179,24 +167,23 @@ def recipe(root: Path, target: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no make")
-@pytest.mark.parametrize("target, folder", [("lab", "lab"), ("edit", "notebooks")])
-def test_jupyterlab_opens_the_copy_for_readers_and_the_book_for_authors(target: str, folder: str, root: Path, tmp_path: Path) -> None:
+def test_jupyterlab_opens_the_copy_at_the_overview_with_every_figure(root: Path, tmp_path: Path) -> None:
     top = tmp_path / "a book"
     for part in ("notebooks", "book", "zh"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
-    *before, lab = recipe(root, target)
+    *before, lab = recipe(root)
     for command in before:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
     with jupyterlab(shlex.split(lab), top, tmp_path) as address:
         page = fetch(f"{address}/lab?{TOKEN}")
-        assert re.search(r'"preferredPath": "/?([^"]*)"', page)[1] == folder
+        assert re.search(r'"preferredPath": "/?([^"]*)"', page)[1] == "lab"
 
         def contents(path: str) -> dict:
             return json.loads(fetch(f"{address}/api/contents/{path}?{TOKEN}"))
 
-        assert {entry["name"] for entry in contents(folder)["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
+        assert {entry["name"] for entry in contents("lab")["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
         assert contents("book")["type"] == "directory", "links lead there"
-        assert target == "edit" or f'"treePath": "lab/{START}"' in fetch(f"{address}/?{TOKEN}"), "the overview opens first"
-        for chapter in [*notebooks(top / folder), *notebooks(top / folder / "zh")]:
+        assert f'"treePath": "lab/{START}"' in fetch(f"{address}/?{TOKEN}"), "the overview opens first"
+        for chapter in [*notebooks(top / "lab"), *notebooks(top / "lab" / "zh")]:
             cells = contents(chapter.relative_to(top).as_posix())["content"]["cells"]
             assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"), "figures come with a run only"
