@@ -56,15 +56,13 @@ def theme_options(config: dict) -> dict:
 # the licences
 
 
-def test_the_licence_says_what_it_applies_to_and_is_there_in_full(root: Path) -> None:
-    opening, mit, images, *creative_commons = re.split(r"^={71}$", read(root, "LICENSE"), flags=re.M)
+def test_the_licence_says_what_it_applies_to(root: Path) -> None:
+    opening, mit, images, creative_commons, *_ = re.split(r"^={71}$", read(root, "LICENSE"), flags=re.M)
     assert "Code: the MIT License" in opening and "Text and figures: the Creative Commons" in opening and DEED in opening
     assert "Permission is hereby granted, free of charge" in mit and "shall be included in all" in mit
     assert "WITHOUT WARRANTY OF ANY KIND" in mit
     assert "Copyright (c) 2017 Zalando SE" in images and images.endswith(mit[mit.index("Permission is"):])
-    assert creative_commons[0].strip() == "Attribution-ShareAlike 4.0 International"
-    legal_code = "".join(creative_commons)
-    assert re.findall(r"^Section (\d) -- ", legal_code, re.M) == list("12345678")
+    assert creative_commons.strip() == "Attribution-ShareAlike 4.0 International"
 
 
 def test_the_citation_names_this_book_its_licences_and_who_holds_the_copyright_and_invents_nothing(root: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def book(root: Path, tmp_path: Path) -> Path:
     (book / "tests" / "helpers").mkdir(parents=True)
     (book / "book" / "tools").mkdir(parents=True)
     for name in ("conftest.py", "pyproject.toml", "tests/helpers/ports.py", "tests/nbval_sanitize.cfg",
-                 "book/tools/revisions.py", "book/tools/cpu_seconds.py"):
+                 "book/tools/revisions.py"):
         shutil.copy(root / name, book / name)
     cells = [new_code_cell("1 / 3", execution_count=1, outputs=[new_output("execute_result", {"text/plain": "0.3333333333333333"})]),
              new_code_cell("import matplotlib\nfrom matplotlib import pyplot as plt\n"
@@ -152,37 +151,6 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(home: Path, book: Pat
     ended = nbval(book, env, "-n", processes, "notebooks/01_one.ipynb", "tests/test_leaves.py")
     assert said in ended and "Traceback" not in ended and (tmp_path / "reached").exists(), ended
     assert list(temporary.iterdir()) == [], ended
-
-
-BUSY = """\
-import subprocess, sys, time
-
-SPIN = "import time\\nwhile time.process_time() < 0.5: pass"
-
-def test_in_this_process():
-    exec(SPIN.replace("< 0.5", f"< {time.process_time() + 0.5}"))
-
-def test_in_a_child():
-    subprocess.run([sys.executable, "-c", SPIN])
-
-def test_idle():
-    time.sleep(0.5)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.weekly
-@pytest.mark.parametrize("processes", ["0", "2"])
-def test_the_table_of_cpu_seconds_charges_a_test_for_its_own_process_and_for_its_children(
-        home: Path, book: Path, processes: str) -> None:
-    (book / "tests" / "test_busy.py").write_text(BUSY)
-    (book / "tests" / "test_idle.py").write_text("import time\n\ndef test_one():\n    time.sleep(0.5)\n")
-    said = nbval(book, environment(home), "-n", processes, "--cpu", "tests", "notebooks")
-    seconds = {name: float(spent) for spent, name in re.findall(r"^ +([\d.]+)  (.+)$", said, re.M)}
-    assert 1.0 <= seconds["tests/test_busy.py"] < 2.5 and seconds["tests/test_idle.py"] < 0.3, said
-    assert seconds["notebooks/01_one.ipynb"] > 0.2 and "notebooks/01_one.ipynb::Cell 0" in seconds, "the kernel's start"
-    total, *parts = map(float, re.findall(r"\d+", re.search("CPU seconds: .*", said)[0]))
-    assert abs(total - sum(parts)) <= 2 and parts[2] > 0
 
 
 @pytest.mark.parametrize("target, program", [("test", "pytest"), ("run", "python"), ("lab", "jupyter"), ("edit", "jupyter"),
