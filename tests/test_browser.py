@@ -70,7 +70,6 @@ class Found(NamedTuple):
     formulas: tuple[int, int, int]  # in the text, typeset, and with an error
     scrolling: list[str]  # boxes of code and output
     violations: list[str]  # of rules of accessibility
-    screens: float  # how many of 1280 x 900, with what is folded folded
     solutions: list[list[bool]]  # of the first of its kind: is the answer seen at first, after Enter, and after another?
 
 
@@ -110,7 +109,6 @@ def look_at(page: Page, file: Path, is_first_of_its_kind: bool) -> Found:
     show(page, *views[0])
     visit(page, file)
     page.add_style_tag(content=NO_TRANSITIONS)
-    screens = page.evaluate("document.querySelector('.bd-article')?.scrollHeight ?? 0") / 900
     formulas = tuple(page.locator(f".bd-article {what}").count() for what in (".math", "mjx-container", "mjx-merror"))
     sticking_out, filters = {}, set()
     for width, theme in views:
@@ -131,7 +129,7 @@ def look_at(page: Page, file: Path, is_first_of_its_kind: bool) -> Found:
     for event, listener in listeners.items():
         page.remove_listener(event, listener)
     page.goto("about:blank")  # so that the next page hears nothing of this one
-    return Found(troubles, sticking_out, filters, formulas, scrolling, broken, screens, solutions)
+    return Found(troubles, sticking_out, filters, formulas, scrolling, broken, solutions)
 
 
 def seen_by_keyboard(page: Page, solution: Locator) -> list[bool]:
@@ -169,12 +167,6 @@ def test_no_line_of_code_or_output_is_wider_than_its_box(found: dict[str, Found]
 
 def test_no_page_breaks_a_rule_of_accessibility(found: dict[str, Found]) -> None:
     assert {name: page.violations for name, page in found.items() if page.violations} == {}
-
-
-def test_no_chapter_is_longer_than_twenty_screens(found: dict[str, Found], chapters: list[Path]) -> None:
-    screens = {chapter.stem: found[name].screens for chapter in chapters if (name := f"{chapter.stem}.html") in found}
-    assert len(screens) > 3
-    assert {name: count for name, count in screens.items() if not 2 < count <= 20} == {}
 
 
 def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str, Found]) -> None:

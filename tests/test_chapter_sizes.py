@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from chapter_sizes import ChapterSize, count_words, measure, table
+from chapter_sizes import PARTS, ChapterSize, changes, lines_of_code, measure, table
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> 
         nbformat.write(new_notebook(cells=cells), tmp_path / f"{name}.ipynb")
         one = measure(tmp_path / f"{name}.ipynb")
         assert (one.name, one.words, one.cells, one.code_lines, one.output_lines, one.figures) == (name, 7, 4, 2, 3, 1)
-        assert (one.longest_cell, one.dropdown_words, one.exercises, one.all_cells) == (9, 2, [5], 6)
+        assert (one.first_cell, one.longest_cell, one.dropdown_words, one.exercises, one.all_cells) == (2, 9, 2, [5], 6)
         assert one.minutes == 7 / 200 + (12 + 9 + 30) / 60
     head, row, together = table([one])
     assert len(head) == len(row) == len(together)
@@ -43,12 +43,47 @@ def test_the_minutes_that_readers_are_told_are_those_of_the_formula(root: Path, 
     for name, minutes in told.items():
         opening = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4).cells[0].source
         assert int(re.search(r"\*\*Time\*\*: about (\d+) minutes", opening)[1]) == minutes, name
-    assert {name: sizes[name].minutes for name, minutes in told.items() if abs(minutes - sizes[name].minutes) > 5} == {}
-    first_part = sum(sizes[name].minutes for name in told if name < "07")
-    assert abs(first_part - 120) < 15, "two hours"
-    assert abs(sum(sizes[name].minutes for name in told) - 600) < 45, "ten hours"
-    assert abs(sizes["02_data_parallelism_from_scratch"].minutes - 20) < 5, "twenty minutes"
-    assert count_words(index.partition("## The chapters")[0]) <= 350, "before the list of chapters"
+    wrong = {name: f"{sizes[name].minutes:.0f}" for name, minutes in told.items() if abs(minutes - sizes[name].minutes) > 5}
+    assert wrong == {}, "write these minutes into the chapter's first cell and into book/index.md (authors.md, How long a chapter is)"
+
+
+def test_lines_are_counted_by_part_and_what_changed_is_listed(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for root, lines in ((old, 2), (new, 5)):
+        for file in ("d2lpar/cost.py", "d2lpar/launch.py", "d2lpar/diagnosis/rules.py", "d2lpar/pages/exercises/ex_a.py", "tests/test_a.py"):
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text("x\n" * lines)
+        (root / "d2lpar" / "data.py").write_text("x\n")
+        (root / "notebooks").mkdir()
+        nbformat.write(new_notebook(cells=[new_markdown_cell("word " * 200 * lines)]), root / "notebooks" / "01_a.ipynb")
+    nbformat.write(new_notebook(), new / "notebooks" / "02_b.ipynb")
+    counted = lines_of_code(new)
+    assert {part: lines for part, lines in counted.items() if lines} == {
+        "the helper package": 6, "the launcher of ranks": 5, "watch and diagnose": 5, "of which the exercises": 5, "the tests": 5}
+    assert changes(old, new)[:3] == ["01_a: 2 -> 5 minutes, 400 -> 1,000 words with everything", "02_b: new",
+                                     "the helper package: 3 -> 6 lines (+3)"]
+    assert len(changes(old, new)) == 7 and changes(new, new) == []
+
+
+def test_every_file_of_the_package_is_counted_once(root: Path) -> None:
+    files = [file for top in ("d2lpar", "book", "tests") for file in (root / top).rglob("*.py")]
+    assert sum(lines_of_code(root).values()) == sum(len(file.read_text("utf8").splitlines()) for file in files)
+    named = [place for places in PARTS.values() for place in places]
+    assert [place for place in named if not (root / place).exists()] == []
+
+
+@pytest.mark.weekly
+def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root: Path) -> None:
+    readme = (root / "README.md").read_text("utf8")
+    told = re.search(r"^The helper package that .*$", readme, re.M)
+    assert told, "README.md, last section"
+    counted = lines_of_code(root)
+    parts = ["the helper package", "the launcher of ranks", "the script to copy", "the cluster", "watch and diagnose", "what only pages need"]
+    counted["what only pages need"] += counted["of which the exercises"]
+    numbers = [int(number.replace(",", "")) for number in re.findall(r"\d+(?:,\d+)*", told[0])]
+    assert len(numbers) == len(parts)
+    wrong = {part: counted[part] for part, number in zip(parts, numbers) if abs(number - counted[part]) > 0.1 * counted[part]}
+    assert wrong == {}, "write these numbers of lines, rounded, into the last section of README.md"
 
 
 @pytest.mark.slow

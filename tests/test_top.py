@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pydoc
 import re
 import shutil
 import subprocess
@@ -97,11 +96,6 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'd2lpar' has no attribute 'allreduse'"):
         d2lpar.allreduse
     assert re.fullmatch(r"\d+\.\d+\.\d+", d2lpar.__version__)
-
-
-def test_help_fits_into_a_hundred_lines() -> None:
-    text = pydoc.render_doc(d2lpar, renderer=pydoc.plaintext)
-    assert "train_batch_threads" in text and len(text.splitlines()) <= 100
 
 
 def texts(root: Path) -> dict[str, str]:

@@ -1,5 +1,7 @@
 """How long each chapter is for its reader, and how large the code is: `python book/tools/chapter_sizes.py`.
 
+With a revision, as in `chapter_sizes.py main`, it also prints what has changed since then. Nothing tests these sizes.
+
 The path is everything before "Exercises". Its words leave out code, the addresses of links and dropdowns; its lines of
 code leave out folded cells, which a reader may skip.
 Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a figure.
@@ -8,17 +10,31 @@ Minutes: 200 words a minute, 6 s a line of code, 3 s a line of output, 30 s a fi
 from __future__ import annotations
 
 import re
+import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
 
-from revisions import name_of, notebooks
+from revisions import export, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-# the folders whose lines of Python are counted, each without the folders below it
-FOLDERS = ("d2lpar", "d2lpar/diagnosis", "d2lpar/pages", "d2lpar/pages/exercises", "d2lpar/pages/stored", "book/lab",
-           "book/tools", "tests", "tests/diagnose", "tests/watch", "tests/wrong_answers")
+# each part of the code, with its files and folders; a file belongs to the part that names it most closely
+PARTS = {
+    "the helper package": ["d2lpar"],
+    "the launcher of ranks": ["d2lpar/launch.py", "d2lpar/_rank.py", "d2lpar/_reaper.py"],
+    "the script to copy": ["d2lpar/train_ddp.py"],
+    "the cluster": ["d2lpar/cluster.py", "d2lpar/_hub.py"],
+    "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__.py", "d2lpar/_command_line.py"],
+    "what only pages need": ["d2lpar/pages"],
+    "of which the exercises": ["d2lpar/pages/exercises"],
+    "the authors' instruments": ["book/lab"],
+    "the authors' tools": ["book/tools"],
+    "the tests": ["tests"],
+    "scripts with known verdicts": ["d2lpar/pages/stored", "tests/diagnose", "tests/watch"],
+    "wrong answers to exercises": ["tests/wrong_answers"],
+}
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
 FENCE = re.compile(r"^(`{3,}).*?^\1$", re.M | re.S)
@@ -33,7 +49,8 @@ class ChapterSize(NamedTuple):
     words: int  # on the path, as all that follow but the last two
     cells: int
     code_lines: int
-    longest_cell: int  # lines of code
+    first_cell: int  # lines of code, as the next
+    longest_cell: int
     output_lines: int
     figures: int
     dropdown_words: int
@@ -68,6 +85,7 @@ def measure(path: Path) -> ChapterSize:
         words=count_words(DROPDOWN.sub("", prose)),
         cells=sum(bool(text.strip()) for text in on_path) + len(code),
         code_lines=sum(len(cell.source.splitlines()) for cell in shown),
+        first_cell=len(code[0].source.splitlines()) if code else 0,
         longest_cell=max((len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code"), default=0),
         output_lines=sum(len(output.get("text", "").splitlines()) for output in outputs),
         figures=sum("image/svg+xml" in output.get("data", {}) for output in outputs),
@@ -79,24 +97,40 @@ def measure(path: Path) -> ChapterSize:
 
 def table(sizes: list[ChapterSize]) -> list[list[str]]:
     """The rows of the table, the first with the headings and the last with the sums."""
-    rows = [["notebook", "minutes", "words", "cells", "lines of code", "longest cell", "words per line",
+    rows = [["notebook", "minutes", "words", "cells", "lines of code", "first cell", "longest cell", "words per line",
              "words in dropdowns", "with everything: words", "cells"]]
     for one in sizes:
         rows.append([one.name, f"{one.minutes:.0f}", f"{one.words:,}", str(one.cells), str(one.code_lines),
-                     str(one.longest_cell), f"{one.words / max(one.code_lines, 1):.1f}",
+                     str(one.first_cell), str(one.longest_cell), f"{one.words / max(one.code_lines, 1):.1f}",
                      str(one.dropdown_words), f"{one.all_words:,}", str(one.all_cells)])
-    rows.append(["together", f"{sum(one.minutes for one in sizes):.0f}", *("" for _ in range(6)),
+    rows.append(["together", f"{sum(one.minutes for one in sizes):.0f}", *("" for _ in range(7)),
                  f"{sum(one.all_words for one in sizes):,}", str(sum(one.all_cells for one in sizes))])
     return rows
 
 
-def lines_of_code() -> dict[str, list[int]]:
-    """The lines of Python of each file, by folder; blank lines and docstrings count, folders inside it do not."""
-    folders: dict[str, list[int]] = {folder: [] for folder in FOLDERS}
-    for path in sorted(path for top in ("d2lpar", "book", "tests") for path in (ROOT / top).rglob("*.py")):
-        folder = max((folder for folder in FOLDERS if path.is_relative_to(ROOT / folder)), key=len)
-        folders[folder].append(len(path.read_text("utf8").splitlines()))
-    return folders
+def lines_of_code(root: Path) -> dict[str, int]:
+    """The lines of Python of each part in a copy of the book; blank lines and docstrings count."""
+    homes = {root / place: part for part, places in PARTS.items() for place in places}
+    lines = dict.fromkeys(PARTS, 0)
+    for file in (file for top in ("d2lpar", "book", "tests") for file in (root / top).rglob("*.py")):
+        home = next(place for place in (file, *file.parents) if place in homes)
+        lines[homes[home]] += len(file.read_text("utf8").splitlines())
+    return lines
+
+
+def changes(before: Path, now: Path = ROOT) -> list[str]:
+    """What differs in size between two copies of the book, a line for each chapter and each part."""
+    old, new = ({one.name: one for one in map(measure, notebooks(root / "notebooks"))} for root in (before, now))
+    found = []
+    for name in sorted({*old, *new}):
+        if name not in old or name not in new:
+            found.append(f"{name}: {'new' if name in new else 'gone'}")
+        elif old[name] != new[name]:
+            found.append(f"{name}: {old[name].minutes:.0f} -> {new[name].minutes:.0f} minutes, "
+                         f"{old[name].all_words:,} -> {new[name].all_words:,} words with everything")
+    were, are = lines_of_code(before), lines_of_code(now)
+    return found + [f"{part}: {were[part]:,} -> {are[part]:,} lines ({are[part] - were[part]:+,})"
+                    for part in PARTS if were[part] != are[part]]
 
 
 def main() -> None:
@@ -104,12 +138,13 @@ def main() -> None:
     widths = [max(map(len, column)) for column in zip(*rows)]
     for name, *numbers in rows:
         print(name.ljust(widths[0]), *(text.rjust(width) for text, width in zip(numbers, widths[1:])), sep="  ")
-    print()
-    lines = lines_of_code()
-    for folder, files in lines.items():
-        print(f"{folder:<{widths[0]}}  {sum(files):,} lines of Python, {len(files)} files")
-    code = sum(sum(lines[folder]) for folder in ("d2lpar", "d2lpar/diagnosis", "d2lpar/pages"))
-    print(f"tests: {sum(lines['tests']) / code:.2f} lines for each line of the package")
+    print("\nlines of Python")
+    for part, lines in lines_of_code(ROOT).items():
+        print(f"{part:<{widths[0]}}  {lines:7,}")
+    for revision in sys.argv[1:2]:
+        with tempfile.TemporaryDirectory() as folder:
+            export(ROOT, revision, Path(folder))
+            print(f"\nchanged since {revision}", *changes(Path(folder)) or ["nothing"], sep="\n")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import sys
+import tarfile
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -50,6 +52,16 @@ def committed(path: Path, revision: str = "HEAD") -> nbformat.NotebookNode | Non
     """The notebook at a revision; None where it was not there, or where there is no git."""
     text = git(path.parent, "show", f"{revision}:./{path.name}")
     return None if text is None else nbformat.reads(text, as_version=4)
+
+
+def export(root: Path, revision: str, folder: Path) -> None:
+    """Write all files of a revision into a folder; a revision that git does not know ends the program."""
+    archive = folder / "archive.tar"
+    if git(root, "archive", f"--output={archive}", revision) is None:
+        sys.exit(f"git does not know the revision {revision}")
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    archive.unlink()
 
 
 def git(folder: Path, *arguments: str) -> str | None:
