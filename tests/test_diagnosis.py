@@ -69,17 +69,34 @@ def of(name, ranks):
     return diagnose(train, make_net, *examples(make_net, 54), ranks)
 
 
-@pytest.mark.parametrize("name", RIGHT)
+def each_of(table, *daily):
+    """Each training of a table; in `make test` only some, because the chapter on `diagnose` runs all of them."""
+    return pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.weekly] * (name not in daily)) for name in table])
+
+
+@each_of(RIGHT, "DDP, mean loss")
 def test_a_right_training_passes(name, ranks):
     found = of(name, ranks)
     assert found.ok and list(found.notes) == RIGHT[name][2] and "no fault found" in str(found), str(found)
     assert str(found).endswith("not checked: mistakes that a single device makes as well, and anything after these steps")
 
 
-@pytest.mark.parametrize("name", WRONG)
+@each_of(WRONG, "a layer replaced after wrapping")
 def test_each_mistake_is_found_by_its_name(name, ranks):
     found = of(name, ranks)
     assert not found.ok and list(found.faults) == WRONG[name][2] and "FAULT" in str(found), str(found)
+
+
+@pytest.mark.parametrize("table, last", [(RIGHT, "right scripts, a fault in none: True"), (WRONG, "wrong scripts, a fault in each: True")],
+                         ids=["RIGHT", "WRONG"])
+def test_the_chapter_which_runs_each_training_shows_the_verdict_of_the_table(table, last, root):
+    page = json.loads((root / "notebooks" / "14_is_my_script_right.ipynb").read_text("utf8"))
+    shown = ["".join(output["text"]) for cell in page["cells"] for output in cell.get("outputs", []) if "text" in output]
+    [*rows, end] = next(text for text in shown if f"{last}\n" in text).splitlines()
+    names = {name: ", ".join(names if table is RIGHT else names[:1]) for name, (_, _, names) in table.items()}
+    assert rows == [f"{name:{40 if table is RIGHT else 38}} {said}" for name, said in names.items()], (
+        "run the page again: python book/tools/run_notebooks.py 14_is_my_script_right")
+    assert end == f"{len(table)} {last}"
 
 
 def test_each_rule_is_met_by_a_training():
