@@ -20,13 +20,13 @@ import nbformat
 from revisions import export, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-# each part of the code, with its files and folders; a file belongs to the part that names it most closely
+# each part of the code, with its files, without .py, and folders; a file belongs to the part that names it most closely
 PARTS = {
     "the helper package": ["d2lpar"],
-    "the launcher of ranks": ["d2lpar/launch.py", "d2lpar/_rank.py", "d2lpar/_reaper.py"],
-    "the script to copy": ["d2lpar/train_ddp.py"],
-    "the cluster": ["d2lpar/cluster.py", "d2lpar/_hub.py"],
-    "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__.py", "d2lpar/_command_line.py"],
+    "the launcher of ranks": ["d2lpar/launch", "d2lpar/_rank", "d2lpar/_reaper"],
+    "the script to copy": ["d2lpar/train_ddp"],
+    "the cluster": ["d2lpar/cluster", "d2lpar/_hub"],
+    "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__", "d2lpar/_command_line"],
     "what only pages need": ["d2lpar/pages"],
     "of which the exercises": ["d2lpar/pages/exercises"],
     "the authors' instruments": ["book/lab"],
@@ -113,7 +113,7 @@ def lines_of_code(root: Path) -> dict[str, int]:
     homes = {root / place: part for part, places in PARTS.items() for place in places}
     lines = dict.fromkeys(PARTS, 0)
     for file in (file for top in ("d2lpar", "book", "tests") for file in (root / top).rglob("*.py")):
-        home = next(place for place in (file, *file.parents) if place in homes)
+        home = next(place for place in (file.with_suffix(""), *file.parents) if place in homes)
         lines[homes[home]] += len(file.read_text("utf8").splitlines())
     return lines
 
