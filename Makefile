@@ -21,7 +21,7 @@ unexport PIP_USER PIP_TARGET PIP_PREFIX
 # JupyterLab starts as root, the user in many containers, only if told to; it accepts connections from this machine only, with a token.
 AS_ROOT = $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help book test slow gate lab edit run diff bench gpu-report clean
+.PHONY: help book test check slow gate lab edit run diff bench gpu-report clean
 
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +35,9 @@ book: .venv/installed ## install what is missing into .venv, build the site, and
 
 test: .venv/installed ## run every notebook again, compare the outputs with the stored ones, and run the tests
 	@.venv/bin/pytest --nbval
+
+check: .venv/installed ## run only the notebooks and tests that your change can affect, and say what is left out: three minutes or less for most changes
+	@.venv/bin/python book/tools/check.py $(if $(filter-out file,$(origin REV)),"$(REV)")
 
 slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools
 	@.venv/bin/pytest --nbval -m weekly

@@ -24,12 +24,13 @@ from typing import NamedTuple
 from revisions import git, notebooks, tracked
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = re.compile(r"(d2lpar|book/tools|book/lab|tests|tests/helpers)/[^/]+\.py|d2lpar/(diagnosis|pages)/(exercises/)?[^/]+\.py")
+CODE = re.compile(r"conftest\.py|(d2lpar|book/tools|book/lab|tests|tests/helpers)/[^/]+\.py|d2lpar/(diagnosis|pages)/(exercises/)?[^/]+\.py")
 SHOWN = re.compile(r"(book|zh)/(?!tools/|lab/).*|README.*\.md|_config\.yml|_toc\.yml|notebooks/.*\.ipynb")  # on the site
 ABOUT = re.compile(r"\.(github|ci|binder|devcontainer)/.*|\.git\w+|\.pre-commit-config\.yaml|Makefile|[A-Z]+(\.md|\.cff)?|"
                    r"tests/(wrong_answers|diagnose|watch)/.*|tests/mutations\.toml")
-READS_ALL = re.compile(r"\b(root|notebooks|chapters): |\b(tracked|tracked_notebooks|notebooks)\(")
-READS_SITE = re.compile(r"\b(site|pages|chinese_pages): |\bjupyterlab\b")
+READS_ALL = re.compile(r"\b(notebooks|chapters): |\b(tracked|tracked_notebooks|notebooks)\(|\bmodules\(root|\broot\b.{0,20}\.r?glob\(")
+READS_SITE = re.compile(r"\b(site|pages|chinese_pages): ")
+BROWSER = re.compile(r"\bplaywright\b")
 EVERYWHERE = {"d2lpar": "d2lpar/__init__.py", "d2lpar.pages": "d2lpar/pages/__init__.py"}  # these only pass names on
 FIXTURES = "tests/conftest.py"
 NOT_TOLD = {"__init__.py", "__main__.py", "conftest.py"}  # names that do not say which file is meant
@@ -56,7 +57,7 @@ class Book:
         self.tests = sorted(name for name in self.code if re.fullmatch(r"tests/test_\w+\.py", name))
         self.modules = {module: name for name in self.code for module in modules_of(name)}
         self.by_name: dict[str, set[str]] = {}
-        for name in self.code | set(self.notebooks):
+        for name in self.files:
             for word in {Path(name).name, *[Path(name).stem] * name.endswith(".ipynb")} - NOT_TOLD:
                 self.by_name.setdefault(word, set()).add(name)
         self.homes = {package: self._homes(package) for package in EVERYWHERE}
@@ -79,13 +80,16 @@ class Book:
         """The files that a file of code names."""
         tree = ast.parse(self.source(name))
         if name == FIXTURES:  # its functions belong to the tests that ask for them
-            tree.body = [node for node in tree.body if not isinstance(node, ast.FunctionDef)]
+            tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
         elif name in self.tests:
             asked = {arg.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for arg in node.args.args}
             tree.body += [node for node in ast.parse(self.source(FIXTURES)).body if getattr(node, "name", "") in asked]
         words = words_in(tree)
         found = {self.modules[module] for full in names_in(tree, words) for module in self._home(full)}
-        found |= {file for word in re.findall(r"[\w-]+(?:\.(?:py|ipynb))?", words) for file in self.by_name.get(word, ())}
+        found |= {file for word in re.findall(r"[\w.-]*\w", words) for file in self.by_name.get(word, ())}
+        if name in self.notebooks:  # the modules of its exercises
+            found |= {self.modules[module] for label in re.findall(r"\bex-[\w-]+", words)
+                      if (module := f"d2lpar.pages.exercises.{label.replace('-', '_')}") in self.modules}
         if not name.startswith(("d2lpar/", "book/lab/")) and re.search(r"-m\W+d2lpar\b", words):
             found.add("d2lpar/__main__.py")
         return found - {name}
@@ -102,7 +106,7 @@ class Book:
     def depend_on(self, changed: set[str]) -> dict[str, str]:
         """The files of code that depend on changed ones, each with one of these."""
         users: dict[str, set[str]] = {}
-        for name in self.code | set(self.notebooks):
+        for name in (self.code | set(self.notebooks)) - set(EVERYWHERE.values()):
             for used in self.uses(name):
                 users.setdefault(used, set()).add(name)
         reached = {}
@@ -131,7 +135,7 @@ def words_in(tree: ast.AST) -> str:
 
 
 def names_in(tree: ast.AST, words: str) -> set[str]:
-    """The full names that a program imports, takes from the packages or has in its strings; its exercises' modules."""
+    """The full names that a program imports, takes from the packages or has in its strings."""
     found, tops = set(), {"dp": "d2lpar", "d2lpar": "d2lpar", "book": "d2lpar.pages"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -140,8 +144,8 @@ def names_in(tree: ast.AST, words: str) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in tops:
             found.add(f"{tops[node.value.id]}.{node.attr}")
-    labels = re.findall(r"\bex-[\w-]+", words)
-    return found | {*re.findall(r"\bd2lpar(?:\.\w+)+", words), *(f"d2lpar.pages.exercises.{label.replace('-', '_')}" for label in labels)}
+    found |= {f"{tops[top]}.{name}" for top, name in re.findall(r"\b(dp|book)\.(\w+)", words)}
+    return found | set(re.findall(r"\bd2lpar(?:\.\w+)+", words))
 
 
 def code_of(text: str) -> list:
@@ -173,7 +177,6 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
     book = Book(root)
     chosen, tests = {}, {}
     code = set()
-    everywhere = {"conftest.py", FIXTURES, *EVERYWHERE.values()}
     for name in sorted(changed):
         if name in book.notebooks:
             before = git(root, "show", f"{revision}:{name}")
@@ -183,8 +186,8 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
             code.add(name)
         elif not (SHOWN.fullmatch(name) or ABOUT.fullmatch(name) or re.fullmatch(r"tests/test_\w+\.py", name)):
             return Chosen({}, {}, name)
-    reached = book.depend_on(code | changed & set(book.notebooks))
-    for name in everywhere:
+    reached = book.depend_on(changed & book.files)
+    for name in ("conftest.py", FIXTURES, *EVERYWHERE.values()):
         if name in code or name in reached:
             return Chosen({}, {}, reached.get(name, name))
     for name in book.tests:
@@ -192,7 +195,8 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
         folders = [folder for folder, test in BY_FOLDER.items() if test == name and any(each.startswith(folder) for each in changed)]
         if name in code or name in reached or folders:
             tests[name] = name if name in code else reached.get(name) or folders[0]
-        elif any(SHOWN.fullmatch(each) or each.startswith("d2lpar/") for each in changed) and READS_SITE.search(text):
+        elif READS_SITE.search(text) and any(SHOWN.fullmatch(each) or each.startswith("d2lpar/") for each in changed) and (
+                not BROWSER.search(text) or any(SHOWN.fullmatch(each) or each.startswith("d2lpar/pages/") for each in changed)):
             tests[name] = "reads the site"
         elif changed and READS_ALL.search(text):
             tests[name] = "reads the whole book"
