@@ -105,7 +105,7 @@ def texts(root: Path) -> dict[str, str]:
         name = file.relative_to(root)
         if file.suffix == ".ipynb":
             found[file.name] = "\n".join(cell.source for cell in nbformat.read(file, as_version=4).cells)
-        elif file.name != "CHANGELOG.md" and (name.parts[0], file.suffix) in {(file.name, ".md"), ("book", ".md"), ("d2lpar", ".py")}:
+        elif file.name not in ("CHANGELOG.md", "README.zh.md") and (name.parts[0], file.suffix) in {(file.name, ".md"), ("book", ".md"), ("d2lpar", ".py")}:
             found[str(name)] = file.read_text("utf8")
     return found
 

@@ -109,7 +109,7 @@ class Book:
         for name in (self.code | set(self.notebooks)) - set(EVERYWHERE.values()):
             for used in self.uses(name):
                 users.setdefault(used, set()).add(name)
-        reached = {}
+        reached: dict[str, str] = {}
         for start in sorted(changed):
             todo = [start]
             while todo:

@@ -3,12 +3,14 @@
     python book/tools/twins.py new NAME                   write zh/NAME.md, each part with its English above it
     python book/tools/twins.py status [NAME ...]          what is missing, stale, or different from the English
     python book/tools/twins.py accept NAME [KEY ...]      say that these parts, or all, fit today's English
+    python book/tools/twins.py preview NAME               build the Chinese site with this page in it, finished or not
 
 NAME is `02_name`, `index`, `README`, or a path such as `notebooks/appendix/name`.
 A translation has a part for each Markdown cell, caption and alt text of a notebook, and for each section of a page.
 Above it is `<!-- KEY [caption|alt] HASH -->`: the cell's id, or the section's slug, and what the English was when
-somebody last said that the translation fits. In an alt text `{}` stands for each number of the English one, in their
-order. A fence of code is left empty (in README.zh.md, which is shown as it is, it has the same lines as in English).
+somebody last said that the translation fits. The site shows a part in English, with a note, if it has no translation
+or has changed since. In an alt text `{}` stands for each number of the English one, in their order. A fence of code is
+left empty (in README.zh.md, which is shown as it is, it has the same lines as in English).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ Translation = dict[str, tuple[str, str]]  # for each part its hash and its text
 MARK = re.compile(r"^<!-- ([\w-]+(?: (?:caption|alt\d?))?) ([0-9a-f]{8}) -->\n", re.M)
 FENCE = re.compile(r"(^ *`{3,}(?:[a-z]+|\{code-block\}.*)\n)((?:.*\n)*?)(^ *`{3,}$)", re.M)  # of code
 HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?#+ (.*)$", re.M)
+ENDS = re.compile(r"(?:\n+(?:\([\w-]+\)=|#+ .*))*\Z")  # the headings with which a cell may end
 ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -120,7 +123,9 @@ def sections(text: str) -> list[list[str]]:
     starts = [each.start() for each in re.finditer(rf"{FENCE.pattern}|{HEADING.pattern}", text, re.M) if not each[1]]
     for start, end in zip(starts, [*starts[1:], len(text)]):
         body = text[start:end].rstrip()
-        found.append([default_slugify(headings(body)[0]), body, text[start + len(body):end]])
+        slug = default_slugify(headings(body)[0])
+        taken = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", key) is not None for key, *_ in found)
+        found.append([f"{slug}-{taken}" if taken else slug, body, text[start + len(body):end]])
     return found
 
 
@@ -148,10 +153,13 @@ def translation_of(page: str) -> Translation:
     return read(target_of(page).read_text("utf8")) if target_of(page).exists() else {}
 
 
-def write(page: str, translation: Translation, english: dict[str, Part]) -> None:
-    """Store a translation, with the English above these parts."""
+def write(page: str, translation: Translation) -> None:
+    """Store a translation, with the English above each part that is missing or stale."""
+    parts = parts_of(load(page))
+    old = [*missing(parts, translation), *stale(parts, translation)]
+
     def shown(key: str) -> str:
-        return f"<!-- ENGLISH\n{english[key].text.replace('-->', '-- >')}\n-->\n" if key in english else ""
+        return f"<!-- ENGLISH\n{parts[key].text.replace('-->', '-- >')}\n-->\n" if key in parts and key in old else ""
 
     store(target_of(page), "\n".join(
         f"<!-- {key} {known} -->\n{shown(key)}{text}\n" for key, (known, text) in translation.items()))
@@ -176,9 +184,9 @@ def pages() -> tuple[str, ...]:
 
 @cache
 def twins() -> tuple[str, ...]:
-    """The pages that are in the Chinese site: its first, and those in which nothing is missing."""
-    found = [page for page in pages() if page != README and not missing(parts_of(load(page)), translation_of(page))]
-    return tuple(dict.fromkeys([INDEX, *found]))
+    """The pages that are in the Chinese site: its first, and those that were released, however behind they are."""
+    return tuple(page for page in dict.fromkeys([INDEX, *WORDS["pages"]["released"]]) if page == INDEX or (
+        page != README and page in pages()))
 
 
 def codes(text: str) -> list[str]:
@@ -206,23 +214,22 @@ def frame(text: str) -> list:
 
 
 def filled(part: Part, known: str, text: str) -> str:
-    """A translation with the code, or the numbers, of its English; one that is stale says so, and may be English."""
-    fits, note = part.hash == known, WORDS["notes"]["stale"]
+    """A translation with the code, or the numbers, of its English. If there is none of today's, the English says so."""
+    left = NUMBER.findall(part.text) if part.kind == "alt" else codes(part.text)
+    fits = len(left) == text.count("{}") if part.kind == "alt" else frame(text) == frame(part.text)
+    if not text or part.hash != known or not fits:
+        note = WORDS["notes"]["english"]
+        return f"{part.text}（{note}）" if part.kind else ENDS.sub(rf"\n\n（{note}。）\g<0>", part.text, count=1)
     if part.kind == "alt":
-        numbers = NUMBER.findall(part.text)
-        return re.sub(r"\{\}", lambda _: numbers.pop(0), text) if len(numbers) == text.count("{}") else part.text
-    left = codes(part.text)
-    made = joined(FENCE.sub(r"\1\3", text)) if frame(text) == frame(part.text) else part.text
-    made = FENCE.sub(lambda fence: fence[1] + left.pop(0) + fence[3], made)
-    return made if fits else made + (f"（{note}）" if part.kind else f"\n\n（{note}。）")
+        return re.sub(r"\{\}", lambda _: left.pop(0), text)
+    return FENCE.sub(lambda fence: fence[1] + left.pop(0) + fence[3], joined(FENCE.sub(r"\1\3", text)))
 
 
 def twin(source: NotebookNode | list, translation: Translation) -> NotebookNode | list:
-    """The page with the prose of the translation; what has none stays English."""
+    """The page with the prose of the translation, and in English what has none of today's."""
     made = copy.deepcopy(source)
     for key, kind, holder, where in list(places(made)):
-        if translation.get(key, ("", ""))[1]:
-            holder[where] = filled(Part(kind, holder[where]), *translation[key])
+        holder[where] = filled(Part(kind, holder[where]), *translation.get(key, ("", "")))
     return made
 
 
@@ -257,9 +264,6 @@ def faults(part: Part, text: str) -> list[str]:
         found.append("fences of code: as many as in English, and empty")
     dated = re.sub(MONTH, lambda found: "" if month_name[int(found[1])] in english else found[0], chinese)
     found += compare("numbers", counted(english), counted(dated))
-    said = re.sub("|".join([r'"[^"]*"', *map(re.escape, WORDS["phrases"]["not_terms"])]), "", english, flags=re.I)
-    found += [f"{word}: not called {term}" for word, term in WORDS["terms"].items()
-              if re.search(rf"\b{re.escape(word)}(s|es)?\b", said, re.I) and term.lower() not in chinese.lower()]
     found += [f"{word}: {why}" for word, why in WORDS["avoided"].items() if word in chinese]
     body = re.sub(r"^ *\d+\. |^ *- |^#+ (\d+\. )?|^[`:]{3,}.*? |^:[\w-]+:.*$", "", bare[1], flags=re.M)
     found += [f"{why}: {hit[0]!r}" for why, pattern in TYPESET.items()
@@ -271,14 +275,25 @@ def faults(part: Part, text: str) -> list[str]:
     return found
 
 
+def hints(part: Part, text: str) -> list[str]:
+    """The terms that a translation may lack: only "may", as a verb, such as "processes", can look like one."""
+    english, chinese = prose(part.text), prose(text)
+    said = re.sub("|".join([r'"[^"]*"', *map(re.escape, WORDS["phrases"]["not_terms"])]), "", english, flags=re.I)
+    return [f"{word}: not called {term}" for word, term in WORDS["terms"].items() if part.kind != "alt"
+            and re.search(rf"\b{re.escape(word)}(s|es)?\b", said, re.I) and term.lower() not in chinese.lower()]
+
+
 def problems(page: str) -> list[str]:
-    """What `status` prints of a page: what is missing, what is stale, and the faults of the rest."""
+    """What `status` prints of a page: what is missing, what is stale, and the faults of the rest, with hints."""
     parts, translation = parts_of(load(page)), translation_of(page)
     old = stale(parts, translation)
     found = [f"missing: {key}: {parts[key].text[:60]!r}" for key in missing(parts, translation)]
     found += [f"stale: {key}: {parts[key].text[:60] if key in parts else 'no such part any more'!r}" for key in old]
-    return found + [f"{key}: {fault}" for key, (_, text) in translation.items() if text and key not in old
-                    for fault in faults(parts[key], text)]
+    if page == README and [key for key in translation if key in parts] != [key for key in parts if key in translation]:
+        found.append(f"stale: the order of the sections: twins.py new {README}")
+    return found + [line for key, (_, text) in translation.items() if text and key not in old for line in (
+        *(f"{key}: {fault}" for fault in faults(parts[key], text)),
+        *(f"hint: {key}: {hint}" for hint in hints(parts[key], text)))]
 
 
 def headings(text: str) -> list[str]:
@@ -318,9 +333,9 @@ def in_lab(page: str, led: str) -> str:
     return os.path.relpath(place(led), "lab/zh" if page == INDEX else os.path.dirname(place(page)))
 
 
-def write_sources(folder: Path, address: Callable[[str, str], str] | None = None) -> None:
-    """The pages that are there in Chinese, as notebooks and Markdown."""
-    for page in twins():
+def write_sources(folder: Path, shown: tuple[str, ...], address: Callable[[str, str], str] | None = None) -> None:
+    """These pages in Chinese, as notebooks and Markdown."""
+    for page in shown:
         made = twin(load(page), translation_of(page))
         for _, kind, holder, where in places(made):
             if address and not kind:
@@ -336,28 +351,35 @@ def store(path: Path, text: str) -> None:
 
 def new(name: str) -> None:
     page = named(name)
-    parts, translation = parts_of(load(page)), translation_of(page)
-    old = {key: parts[key] for key in parts if key in [*missing(parts, translation), *stale(parts, translation)]}
-    done = {key: one for key, one in translation.items() if one[1]}
-    write(page, {key: done.get(key, (part.hash, "")) for key, part in parts.items()}, old)
+    done = {key: one for key, one in translation_of(page).items() if one[1]}
+    write(page, {key: (part.hash, "") for key, part in parts_of(load(page)).items()} | done)  # what is gone comes last
 
 
 def accept(name: str, *keys: str) -> None:
     page = named(name)
     parts, translation = parts_of(load(page)), translation_of(page)
-    write(page, {key: (parts[key].hash if not keys or key in keys else known, text)
-                 for key, (known, text) in translation.items() if key in parts}, {})
+    others = {*translation} - {*keys} if keys else set()
+    write(page, {key: (known if key in others else parts[key].hash, text)
+                 for key, (known, text) in translation.items() if key in parts or key in others})
 
 
 def status(*names: str) -> bool:
     found = {page: problems(page) for page in (map(named, names) if names else pages())}
     for page, lines in found.items():
         print(f"{page}: {len(parts_of(load(page)))} parts, {len(lines)} to look at", *lines, sep="\n  ")
-    return any(found.values())
+    return any(not line.startswith("hint:") for lines in found.values() for line in lines)
+
+
+def preview(name: str) -> None:
+    import twins_site
+
+    page = named(name)
+    print(f"Building the site with {page} ...")
+    print(twins_site.preview(page))
 
 
 def main(command: str = "status", *rest: str) -> int:
-    return int(bool({"new": new, "accept": accept, "status": status}[command](*rest)))
+    return int(bool({"new": new, "accept": accept, "status": status, "preview": preview}[command](*rest)))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ class Words(NullTranslations):
 
 
 def begin(app: Sphinx, config: Config) -> None:
-    config.html_context["twins"] = list(twins.twins())  # when it changes, Sphinx writes all pages again
+    config.html_context.setdefault("twins", list(twins.twins()))  # when it changes, Sphinx writes all pages again
     if config.language == "zh_CN":
         nodes.make_id = anchor_of
         app.connect("source-read", read_in_chinese)
@@ -52,7 +52,7 @@ def read_in_chinese(app: Sphinx, page: str, source: list[str]) -> None:
     ANCHORS.update({nodes.fully_normalize_name(chinese): english for chinese, english in anchors.items()})
 
     def address(page: str, led: str) -> str | None:
-        return None if led in twins.twins() else f"{'../' * (1 + page.count('/'))}{led}.html"
+        return None if led in app.config.html_context["twins"] else f"{'../' * (1 + page.count('/'))}{led}.html"
 
     if page.startswith("notebooks/"):
         notebook = nbformat.reads(source[0], as_version=4)

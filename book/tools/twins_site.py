@@ -18,7 +18,7 @@ from sphinx.errors import ExtensionError
 from twins import ROOT, WORDS, store, twins, write_sources
 
 
-def config(html: Path) -> dict:
+def config(html: Path, shown: tuple[str, ...]) -> dict:
     """_config.yml of the Chinese site, which is in the folder `zh` of the English one at `html`."""
     made = yaml.safe_load((ROOT / "_config.yml").read_text("utf8"))
     sphinx = made["sphinx"]
@@ -28,25 +28,26 @@ def config(html: Path) -> dict:
     sphinx["extra_extensions"].append("sphinx.ext.intersphinx")  # finds the API and the glossary in the English site
     sphinx["config"] |= WORDS["sphinx"] | {"intersphinx_mapping": {"english": ["..", str(html / "objects.inv")]}}
     sphinx["config"]["html_theme_options"] |= WORDS["theme"]
+    sphinx["config"]["html_context"]["twins"] = list(shown)
     return made | WORDS["book"]
 
 
-def contents() -> dict:
+def contents(shown: tuple[str, ...]) -> dict:
     """_toc.yml of the Chinese site: what is there."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
     for part in toc["parts"]:
-        part["caption"] = WORDS["captions"][part["caption"]]
-        part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] in twins()]
+        part["caption"] = WORDS["captions"].get(part["caption"], part["caption"])
+        part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] in shown]
     return toc | {"parts": [part for part in toc["parts"] if part["chapters"]]}
 
 
-def build(html: Path | str = ROOT / "_build" / "html") -> None:
+def build(html: Path | str = ROOT / "_build" / "html", *unfinished: str) -> None:
     """Build the Chinese site into the folder `zh` of the English one, with which it shares the files in `_static`."""
-    html = Path(html).resolve()
-    source = html.parent / "zh"
-    write_sources(source)
+    html, shown = Path(html).resolve(), (*twins(), *unfinished)
+    source = html.parent / ("preview" if unfinished else "zh")
+    write_sources(source, shown)
     shutil.copytree(ROOT / "book" / "_static", source / "book" / "_static", dirs_exist_ok=True)
-    for name, made in (("_config.yml", config(html)), ("_toc.yml", contents())):
+    for name, made in (("_config.yml", config(html, shown)), ("_toc.yml", contents(shown))):
         store(source / name, yaml.safe_dump(made, allow_unicode=True, sort_keys=False))
     done = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", source, "-W", "-n", "--keep-going",
                            "-q"], capture_output=True, text=True)
@@ -55,6 +56,14 @@ def build(html: Path | str = ROOT / "_build" / "html") -> None:
     shutil.rmtree(html / "zh", ignore_errors=True)
     shutil.copytree(source / "_build" / "html", html / "zh")
     share(html, html / "zh")
+
+
+def preview(page: str, html: Path = ROOT / "_build" / "html") -> Path:
+    """Build the site with a page that may be unfinished; where the page is. The next `make book` takes it out."""
+    if not (html / "objects.inv").exists():
+        sys.exit("The Chinese site is built into the English one, which is not there yet. First run: make book")
+    build(html, *({page} - {*twins()}))
+    return html / "zh" / f"{page}.html"
 
 
 def share(first: Path, second: Path) -> None:

@@ -137,7 +137,7 @@ def main() -> None:
     try:
         kept = bring_up_to_date(ROOT / "notebooks", ROOT / "lab")
         with TemporaryDirectory() as made:
-            twins.write_sources(Path(made), twins.in_lab)
+            twins.write_sources(Path(made), twins.twins(), twins.in_lab)
             kept += bring_up_to_date(Path(made, "notebooks"), ROOT / "lab" / "zh", "lab/zh", twins.WORDS["lab"])
             shutil.copytree(Path(made, "book"), ROOT / "lab" / "zh" / "book", dirs_exist_ok=True)
     except OSError as problem:
