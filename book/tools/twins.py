@@ -46,7 +46,7 @@ HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?#+ (.*)$", re.M)
 ENDS = re.compile(r"(?:\n+(?:\([\w-]+\)=|#+ .*))*\Z")  # the headings with which a cell may end
 ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s<]+)\)")
 CARD = re.compile(r"^:link: (.*)\n:link-type: doc$", re.M)
 MONTH = r"(?<!\d)(1[0-2]|[1-9])月"
 LARGE = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
@@ -123,9 +123,9 @@ def sections(text: str) -> list[list[str]]:
     starts = [each.start() for each in re.finditer(rf"{FENCE.pattern}|{HEADING.pattern}", text, re.M) if not each[1]]
     for start, end in zip(starts, [*starts[1:], len(text)]):
         body = text[start:end].rstrip()
-        slug = default_slugify(headings(body)[0])
-        taken = sum(re.fullmatch(rf"{re.escape(slug)}(-\d+)?", key) is not None for key, *_ in found)
-        found.append([f"{slug}-{taken}" if taken else slug, body, text[start + len(body):end]])
+        slug, taken = default_slugify(headings(body)[0]), [key for key, *_ in found]
+        key = next(key for key in (slug, *(f"{slug}-{i}" for i in range(1, len(starts)))) if key not in taken)
+        found.append([key, body, text[start + len(body):end]])
     return found
 
 
@@ -301,6 +301,10 @@ def headings(text: str) -> list[str]:
     return [re.sub(r"[`*]|\]\([^)]*\)|\[", "", text) for text in found]
 
 
+def title_of(page: str) -> str:
+    return headings(next(iter(parts_of(load(page)).values())).text)[0]
+
+
 def anchors(source: NotebookNode | list, translation: Translation) -> dict[str, str]:
     """For each Chinese heading of a page the English one, whose anchor it keeps."""
     english, chinese = ([head for part in parts_of(each).values() if not part.kind for head in headings(part.text)]
@@ -315,11 +319,15 @@ def pointed(text: str, page: str, address: Callable[[str, str], str | None], not
         if re.match(r"[a-z]+:", target) or not (found.re is CARD or target.endswith((".ipynb", ".md"))):
             return found[0]
         path = os.path.normpath(Path(page).parent / target)
-        if (led := address(page, path if found.re is CARD else os.path.splitext(path)[0])) is None:
+        there = path if found.re is CARD else os.path.splitext(path)[0]
+        if (led := address(page, there)) is None:
             return found[0]
         if led.endswith(".html") and "." not in anchor:
             anchor = make_id(anchor)  # Sphinx does so where it follows the link itself
-        return f":link: {led}\n:link-type: url" if found.re is CARD else f"]({led}{'#' * bool(anchor)}{anchor}){note}"
+        if found.re is CARD:
+            return f":link: {led}\n:link-type: url"
+        title = title_of(there) if found.string[:found.start()].endswith("[") else ""  # as Sphinx would write
+        return f"{title}]({led}{'#' * bool(anchor)}{anchor}){note}"
 
     return CARD.sub(turned, LINK.sub(turned, text))
 

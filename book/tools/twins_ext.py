@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from gettext import NullTranslations
 
 import nbformat
@@ -40,6 +41,7 @@ def begin(app: Sphinx, config: Config) -> None:
     if config.language == "zh_CN":
         nodes.make_id = anchor_of
         app.connect("source-read", read_in_chinese)
+        app.connect("doctree-resolved", lead_out)
         app.connect("env-get-updated", number_as_in_english, priority=950)  # after Sphinx has counted
         for translations in locale.translators.values():
             translations.add_fallback(Words())
@@ -62,6 +64,19 @@ def read_in_chinese(app: Sphinx, page: str, source: list[str]) -> None:
         source[0] = nbformat.writes(notebook)
     else:
         source[0] = twins.pointed(source[0], page, address, NOTE)
+
+
+def lead_out(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Lead to English pages also where a link names a label, or is not written as `twins.pointed` reads it."""
+    up = "../" * page.count("/")
+    for link in doctree.findall(nodes.reference):
+        target, hash_sign, anchor = link.get("refid", "").partition("#")
+        if "reftitle" in link and not link.get("internal") and not link["refuri"].startswith(f"{up}../"):
+            link["refuri"] = up + link["refuri"]  # found by MyST, as if the page were at the top
+        elif target.endswith((".ipynb", ".md")):
+            there = os.path.splitext(os.path.normpath(os.path.join(os.path.dirname(page), target)))[0]
+            link["refuri"] = f"{up}../{there}.html{hash_sign}{make_id(anchor)}"
+            del link["refid"]
 
 
 def number_as_in_english(app: Sphinx, env: BuildEnvironment) -> list[str]:
