@@ -133,6 +133,8 @@ def test_the_note_stands_above_a_heading_with_which_a_cell_ends() -> None:
     for text, noted in (("One.\n\n(sec-a)=\n## A", f"One.\n\n{note}\n\n(sec-a)=\n## A"), ("## A", f"## A\n\n{note}"), ("## A\n\n# B.", f"## A\n\n{note}\n\n# B."),
                         ("```python\n# x\n```", f"```python\n# x\n```\n\n{note}")):
         assert twins.filled(Part("", text), "", "") == noted
+    plain = Part("", "One.")
+    assert twins.filled(plain, plain.hash, "") == f"One.\n\n{note}", "as `twins.py new` stores it"
 
 
 def test_captions_and_alt_texts_that_changed_are_in_english_on_one_line() -> None:
@@ -258,10 +260,10 @@ def test_links_of_an_english_part_lead_to_the_english_site_however_they_are_writ
     def address(page: str, led: str) -> str | None:
         return None if led == twins.INDEX else f"../../{led}.html"
 
-    text = "[](07_batchnorm.ipynb) [a](../book/index.md) [b](../book/setup.md#c) [d](<../book/setup.md>)"
+    text = "[](07_batchnorm.ipynb) [a](../book/index.md) [b](../book/setup.md#c) [d](<../book/setup.md#c>)"
     assert twins.pointed(text, "notebooks/x", address, "{.n}") == (
         f"[{twins.title_of('notebooks/07_batchnorm')}](../../notebooks/07_batchnorm.html){{.n}} [a](../book/index.md) "
-        "[b](../../book/setup.html#c){.n} [d](<../book/setup.md>)")
+        "[b](../../book/setup.html#c){.n} [d](<../book/setup.md#c>)")
     links = [({"refid": "../book/setup.md#c"}, "../../book/setup.html#c"), ({"refuri": "../notebooks/a.html#l", "reftitle": "t"}, "../../notebooks/a.html#l"),
              ({"refuri": "../../book/api.html", "reftitle": "t"}, "../../book/api.html"), ({"refuri": "../book/a.html", "reftitle": "t", "internal": True}, "../book/a.html")]
     tree = docutils.nodes.Element("", *(docutils.nodes.reference("", "x", **given) for given, _ in links))
