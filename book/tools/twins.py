@@ -46,7 +46,7 @@ HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?#+ (.*)$", re.M)
 ENDS = re.compile(r"(?:\n+(?:\([\w-]+\)=|#+ .*))*\Z")  # the headings with which a cell may end
 ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
-LINK = re.compile(r"\]\(([^)\s<]+)\)")
+LINK = re.compile(r"\]\(<?([^)\s<>]+)>?(?: +\"[^\"\n]*\")?\)")
 CARD = re.compile(r"^:link: (.*)\n:link-type: doc$", re.M)
 MONTH = r"(?<!\d)(1[0-2]|[1-9])月"
 LARGE = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
