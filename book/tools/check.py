@@ -4,9 +4,9 @@ The change is whatever differs between the files here and the commit where this 
 is named: `make check REV=main~3`. A notebook runs if its code cells, their outputs or their tags differ, or if one of
 the files does on which its code depends: the modules whose names it uses, the modules that these use, and so on. A test
 file runs if it, or a file on which it depends, differs. A file depends on another one if it imports it, uses a name
-from it, or mentions its file name. Tests that read the whole book run after every change, and the tests that look at
-the built site after every change that it may show. After any other change, of the requirements or the data for example,
-everything runs.
+from it, or mentions its file name in a string. Tests that read the whole book run after every change, tests of the
+built site after every change that it shows, and tests in a browser if more than prose has changed. After any other
+change, of the requirements or the data for example, everything runs.
 """
 
 from __future__ import annotations
@@ -17,25 +17,27 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from revisions import git, notebooks, tracked
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = re.compile(r"conftest\.py|(d2lpar|book/tools|book/lab|tests|tests/helpers)/[^/]+\.py|d2lpar/(diagnosis|pages)/(exercises/)?[^/]+\.py")
-SHOWN = re.compile(r"(book|zh)/(?!tools/|lab/).*|README.*\.md|_config\.yml|_toc\.yml|notebooks/.*\.ipynb")  # on the site
-ABOUT = re.compile(r"\.(github|ci|binder|devcontainer)/.*|\.git\w+|\.pre-commit-config\.yaml|Makefile|[A-Z]+(\.md|\.cff)?|"
-                   r"tests/(wrong_answers|diagnose|watch)/.*|tests/mutations\.toml")
-READS_ALL = re.compile(r"\b(notebooks|chapters): |\b(tracked|tracked_notebooks|notebooks)\(|\bmodules\(root|\broot\b.{0,20}\.r?glob\(")
-READS_SITE = re.compile(r"\b(site|pages|chinese_pages): ")
-BROWSER = re.compile(r"\bplaywright\b")
-EVERYWHERE = {"d2lpar": "d2lpar/__init__.py", "d2lpar.pages": "d2lpar/pages/__init__.py"}  # these only pass names on
 FIXTURES = "tests/conftest.py"
-NOT_TOLD = {"__init__.py", "__main__.py", "conftest.py"}  # names that do not say which file is meant
+PACKAGES = {"d2lpar": "d2lpar/__init__.py", "d2lpar.pages": "d2lpar/pages/__init__.py"}  # they only pass names on
+TOPS = {"dp": "d2lpar", "d2lpar": "d2lpar", "book": "d2lpar.pages"}
 BY_FOLDER = {"tests/diagnose/": "tests/test_diagnosis.py", "tests/watch/": "tests/test_watch.py",
              "tests/wrong_answers/": "tests/test_notebooks.py"}
+
+CODE = re.compile(r"conftest\.py|(d2lpar|d2lpar/diagnosis|d2lpar/pages|d2lpar/pages/exercises|book/tools|book/lab|tests"
+                  r"|tests/helpers)/[^/]+\.py")
+TEST = re.compile(r"tests/test_\w+\.py")
+SITE = re.compile(r"(book|zh)/(?!tools/|lab/).*|README.*\.md|_config\.yml|_toc\.yml|notebooks/.*\.ipynb")
+ABOUT = re.compile(r"\.(github|ci|binder|devcontainer)/.*|\.git\w+|\.pre-commit-config\.yaml|Makefile"
+                   r"|[A-Z]+(\.md|\.cff)?|tests/mutations\.toml")
+READS_ALL = re.compile(r"\b(notebooks|chapters): |\b(tracked|tracked_notebooks|notebooks)\(|\bmodules\(root"
+                       r"|\broot\b.{0,20}\.r?glob\(")
+READS_SITE = re.compile(r"\b(site|pages|chinese_pages): ")
 
 
 class Chosen(NamedTuple):
@@ -52,63 +54,69 @@ class Book:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.files = {path.relative_to(root).as_posix() for path in tracked(root)}
+        self.notebooks = [name for path in notebooks(root / "notebooks")
+                          if (name := path.relative_to(root).as_posix()) in self.files]
         self.code = {name for name in self.files if CODE.fullmatch(name)}
-        self.notebooks = [path.relative_to(root).as_posix() for path in notebooks(root / "notebooks") if path in tracked(root)]
-        self.tests = sorted(name for name in self.code if re.fullmatch(r"tests/test_\w+\.py", name))
-        self.modules = {module: name for name in self.code for module in modules_of(name)}
-        self.by_name: dict[str, set[str]] = {}
+        self.tests = sorted(name for name in self.code if TEST.fullmatch(name))
+        self.modules = {module_of(name): name for name in self.code}
+        self.by_name: dict[str, set[str]] = {}  # file names, except those that do not say which file is meant
         for name in self.files:
-            for word in {Path(name).name, *[Path(name).stem] * name.endswith(".ipynb")} - NOT_TOLD:
-                self.by_name.setdefault(word, set()).add(name)
-        self.homes = {package: self._homes(package) for package in EVERYWHERE}
+            for word in {Path(name).name, Path(name).stem if name in self.notebooks else Path(name).name}:
+                if word not in ("__init__.py", "__main__.py", "conftest.py"):
+                    self.by_name.setdefault(word, set()).add(name)
+        self.homes = {package: {alias.name: node.module for node in ast.walk(self.parse(file))
+                                if isinstance(node, ast.ImportFrom) for alias in node.names}
+                      for package, file in PACKAGES.items()}
 
-    def _homes(self, package: str) -> dict[str, str]:
-        """For each name that a package passes on, the module that it comes from."""
-        tree = ast.parse((self.root / EVERYWHERE[package]).read_text("utf8"))
-        return {alias.asname or alias.name: node.module or "" for node in ast.walk(tree)
-                if isinstance(node, ast.ImportFrom) for alias in node.names}
-
-    def source(self, name: str) -> str:
+    def parse(self, name: str) -> ast.Module:
+        """The program in a file; of a notebook its code cells, with IPython's commands as strings."""
         text = (self.root / name).read_text("utf8")
-        if not name.endswith(".ipynb"):
-            return text
-        cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
-        return re.sub(r"^([ \t]*)([%!].*)", r"\1_ = r'''\2'''", "\n".join(cells), flags=re.M)  # still mentions what it runs
+        if name.endswith(".ipynb"):
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+            text = "\n".join("".join(cell["source"]) for cell in cells)
+            text = re.sub(r"^([ \t]*)([%!].*)", r"\1_ = r'''\2'''", text, flags=re.M)
+        return ast.parse(text)
 
-    @cache
     def uses(self, name: str) -> set[str]:
         """The files that a file of code names."""
-        tree = ast.parse(self.source(name))
+        tree = self.parse(name)
         if name == FIXTURES:  # its functions belong to the tests that ask for them
             tree.body = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom | ast.Assign)]
         elif name in self.tests:
-            asked = {arg.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for arg in node.args.args}
-            tree.body += [node for node in ast.parse(self.source(FIXTURES)).body if getattr(node, "name", "") in asked]
-        words = words_in(tree)
-        found = {self.modules[module] for full in names_in(tree, words) for module in self._home(full)}
+            asked = {argument.arg for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+                     for argument in node.args.args}
+            tree.body += [node for node in self.parse(FIXTURES).body if getattr(node, "name", "") in asked]
+        words = strings_of(tree)
+        found = {self.modules[module] for full in names_in(tree, words) for module in self.home(full)}
         found |= {file for word in re.findall(r"[\w.-]*\w", words) for file in self.by_name.get(word, ())}
-        if name in self.notebooks:  # the modules of its exercises
-            found |= {self.modules[module] for label in re.findall(r"\bex-[\w-]+", words)
-                      if (module := f"d2lpar.pages.exercises.{label.replace('-', '_')}") in self.modules}
+        if name in self.notebooks:
+            exercises = (f"d2lpar.pages.exercises.{label.replace('-', '_')}"
+                         for label in re.findall(r"\bex-[\w-]+", words))
+            found |= {self.modules[module] for module in exercises if module in self.modules}
         if not name.startswith(("d2lpar/", "book/lab/")) and re.search(r"-m\W+d2lpar\b", words):
             found.add("d2lpar/__main__.py")
         return found - {name}
 
-    def _home(self, full: str) -> list[str]:
+    def home(self, full: str) -> list[str]:
         """The module that a full name is, or is in; none for a package, and for what is not the book's."""
         package, _, last = full.rpartition(".")
         if full in self.modules:
-            return [full] * (full not in EVERYWHERE)
-        if package in EVERYWHERE:
-            return [home for home in [self.homes[package].get(last, "")] if home in self.modules]
-        return self._home(package) if package else []
+            return [full] * (full not in PACKAGES)
+        if package in PACKAGES:
+            return [home for home in [self.homes[package].get(last) or ""] if home in self.modules]
+        return self.home(package) if package else []
+
+    def users(self) -> dict[str, set[str]]:
+        """For each file the files of code that name it."""
+        found: dict[str, set[str]] = {}
+        for name in (self.code | set(self.notebooks)) - set(PACKAGES.values()):
+            for used in self.uses(name):
+                found.setdefault(used, set()).add(name)
+        return found
 
     def depend_on(self, changed: set[str]) -> dict[str, str]:
         """The files of code that depend on changed ones, each with one of these."""
-        users: dict[str, set[str]] = {}
-        for name in (self.code | set(self.notebooks)) - set(EVERYWHERE.values()):
-            for used in self.uses(name):
-                users.setdefault(used, set()).add(name)
+        users = self.users()
         reached: dict[str, str] = {}
         for start in sorted(changed):
             todo = [start]
@@ -119,33 +127,32 @@ class Book:
         return reached
 
 
-def modules_of(name: str) -> list[str]:
+def module_of(name: str) -> str:
     """How a file of code is imported."""
     parts = Path(name).with_suffix("").parts
-    if parts[0] == "d2lpar":
-        return [".".join(parts).removesuffix(".__init__")]
-    return [".".join(parts[2:] if parts[0] == "book" else parts[1:])]
+    skipped = {"book": 2, "tests": 1}.get(parts[0], 0)  # these folders are on pytest's path
+    return ".".join(parts[skipped:]).removesuffix(".__init__")
 
 
-def words_in(tree: ast.AST) -> str:
+def strings_of(tree: ast.AST) -> str:
     """The strings of a program, without its docstrings."""
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return "\n".join(node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)
                      and isinstance(node.value, str) and id(node) not in docstrings)
 
 
-def names_in(tree: ast.AST, words: str) -> set[str]:
+def names_in(tree: ast.AST, strings: str) -> set[str]:
     """The full names that a program imports, takes from the packages or has in its strings."""
-    found, tops = set(), {"dp": "d2lpar", "d2lpar": "d2lpar", "book": "d2lpar.pages"}
+    found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in tops:
-            found.add(f"{tops[node.value.id]}.{node.attr}")
-    found |= {f"{tops[top]}.{name}" for top, name in re.findall(r"\b(dp|book)\.(\w+)", words)}
-    return found | set(re.findall(r"\bd2lpar(?:\.\w+)+", words))
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in TOPS:
+            found.add(f"{TOPS[node.value.id]}.{node.attr}")
+    found |= {f"{TOPS[top]}.{name}" for top, name in re.findall(r"\b(dp|book)\.(\w+)", strings)}
+    return found | set(re.findall(r"\bd2lpar(?:\.\w+)+", strings))
 
 
 def code_of(text: str) -> list:
@@ -158,9 +165,10 @@ def base(root: Path, revision: str) -> tuple[str, str]:
     """The commit to compare with, and words that say which it is."""
     if revision:
         return revision, revision
+    head = (git(root, "rev-parse", "HEAD") or "").strip()
     for main in ("origin/main", "main"):
         commit = (git(root, "merge-base", "HEAD", main) or "").strip()
-        if commit and (main == "origin/main" or commit != (git(root, "rev-parse", "HEAD") or "").strip()):
+        if commit and (main != "main" or commit != head):
             return commit, f"{commit[:7]}, where this branch left {main}"
     return "HEAD", "the last commit"
 
@@ -175,56 +183,61 @@ def changed_files(root: Path, revision: str) -> set[str] | None:
 def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
     """What has to run after these files have changed since a revision."""
     book = Book(root)
-    chosen, tests = {}, {}
-    code = set()
+    known = book.code | {name for name in changed if SITE.fullmatch(name) or ABOUT.fullmatch(name)
+                         or TEST.fullmatch(name) or name.startswith((*BY_FOLDER,))}
     for name in sorted(changed):
-        if name in book.notebooks:
-            before = git(root, "show", f"{revision}:{name}")
-            if before is None or code_of(before) != code_of((root / name).read_text("utf8")):
-                chosen[name] = "its code or outputs"
-        elif name in book.code:
-            code.add(name)
-        elif not (SHOWN.fullmatch(name) or ABOUT.fullmatch(name) or re.fullmatch(r"tests/test_\w+\.py", name)):
+        if name not in known or name in PACKAGES.values():
             return Chosen({}, {}, name)
-    reached = book.depend_on(changed & book.files)
-    for name in ("conftest.py", FIXTURES, *EVERYWHERE.values()):
-        if name in code or name in reached:
+    run = {name: "its code or outputs" for name in book.notebooks if name in changed and (
+        (before := git(root, "show", f"{revision}:{name}")) is None
+        or code_of(before) != code_of((root / name).read_text("utf8")))}
+    prose = {name for name in changed if name.endswith(".md") or (name.endswith(".ipynb") and name not in run)}
+    reached = book.depend_on(changed & book.files - prose)
+    for name in ("conftest.py", FIXTURES):
+        if name in changed or name in reached:
             return Chosen({}, {}, reached.get(name, name))
+    shown = any(SITE.fullmatch(name) or name.startswith("d2lpar/") for name in changed)
+    pictures = any(SITE.fullmatch(name) or name.startswith("d2lpar/pages/") for name in changed - prose)
+    tests = {}
     for name in book.tests:
-        text = book.source(name)
-        folders = [folder for folder, test in BY_FOLDER.items() if test == name and any(each.startswith(folder) for each in changed)]
-        if name in code or name in reached or folders:
-            tests[name] = name if name in code else reached.get(name) or folders[0]
-        elif READS_SITE.search(text) and any(SHOWN.fullmatch(each) or each.startswith("d2lpar/") for each in changed) and (
-                not BROWSER.search(text) or any(SHOWN.fullmatch(each) or each.startswith("d2lpar/pages/") for each in changed)):
-            tests[name] = "reads the site"
+        text = (root / name).read_text("utf8")
+        folder = next((folder for folder, test in BY_FOLDER.items()
+                       if test == name and any(one.startswith(folder) for one in changed)), "")
+        if name in changed or name in reached or folder:
+            tests[name] = name if name in changed else reached.get(name, folder)
+        elif "playwright" in text:
+            tests |= {name: "look at the site"} if pictures else {}
+        elif shown and READS_SITE.search(text):
+            tests[name] = "read the site"
         elif changed and READS_ALL.search(text):
-            tests[name] = "reads the whole book"
-    return Chosen(chosen | {name: reached[name] for name in book.notebooks if name in reached and name not in chosen}, tests, "")
+            tests[name] = "read the whole book"
+    return Chosen(run | {name: reached[name] for name in book.notebooks if name in reached}, tests, "")
 
 
 def main() -> None:
     revision, words = base(ROOT, "".join(sys.argv[1:]))
     changed = changed_files(ROOT, revision)
     if changed is None:
-        sys.exit(f"git cannot compare these files with {revision or 'anything'}: run make test, or name a revision: make check REV=main")
+        sys.exit(f"git cannot compare these files with {revision}: run make test, or name a revision: make check REV=main")
     print(f"compared with {words}: {len(changed)} file{'s' * (len(changed) != 1)} changed")
     if not changed:
         sys.exit(0)
-    chosen = choose(ROOT, revision, changed)
-    book = Book(ROOT)
+    chosen, book = choose(ROOT, revision, changed), Book(ROOT)
     if chosen.everything:
-        print(f"Everything can depend on {chosen.everything}, so everything runs, as in make test.")
-        names = []
+        print(f"anything may depend on {chosen.everything}: everything runs, as in make test")
     else:
-        for kind, run, every in (("notebooks", chosen.notebooks, book.notebooks), ("test files", chosen.tests, book.tests)):
-            print(f"runs {len(run)} of {len(every)} {kind}, and leaves out {len(every) - len(run)}")
+        kinds = ("notebooks", chosen.notebooks, book.notebooks), ("test files", chosen.tests, book.tests)
+        for kind, run, every in kinds:
+            left = [Path(name).stem for name in every if name not in run]
+            print(f"\n{kind}: {len(run)} of {len(every)} run")
             for reason in sorted({*run.values()}):
                 print(f"  {reason}: {' '.join(Path(name).stem for name in run if run[name] == reason)}")
-        names = [*chosen.notebooks, *chosen.tests]
+            print(f"  left out: {' '.join(left) or 'none'}")
     sys.stdout.flush()
     processes = str(min((os.cpu_count() or 1) + 1, 4))
-    sys.exit(subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-m", "not weekly", "-n", processes, *names], cwd=ROOT).returncode)
+    names = [*chosen.notebooks, *chosen.tests]
+    command = [sys.executable, "-m", "pytest", "--nbval", "-m", "not weekly", "-n", processes, *names]
+    sys.exit(subprocess.run(command, cwd=ROOT).returncode)
 
 
 if __name__ == "__main__":
