@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIXTURES = "tests/conftest.py"
 PACKAGES = {"d2lpar": "d2lpar/__init__.py", "d2lpar.pages": "d2lpar/pages/__init__.py"}  # they only pass names on
 TOPS = {"dp": "d2lpar", "d2lpar": "d2lpar", "book": "d2lpar.pages"}
+IN_BROWSER = "tests/test_browser.py", "tests/test_lab.py"
 BY_FOLDER = {"tests/diagnose/": "tests/test_diagnosis.py", "tests/watch/": "tests/test_watch.py",
              "tests/wrong_answers/": "tests/test_notebooks.py"}
 
@@ -197,7 +198,7 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
         if name in changed or name in reached:
             return Chosen({}, {}, reached.get(name, name))
     shown = any(SITE.fullmatch(name) or name.startswith("d2lpar/") for name in changed)
-    pictures = any(SITE.fullmatch(name) or name.startswith("d2lpar/pages/") for name in changed - prose)
+    more_than_prose = any(SITE.fullmatch(name) or name.startswith("d2lpar/pages/") for name in changed - prose)
     tests = {}
     for name in book.tests:
         text = (root / name).read_text("utf8")
@@ -205,8 +206,8 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
                        if test == name and any(one.startswith(folder) for one in changed)), "")
         if name in changed or name in reached or folder:
             tests[name] = name if name in changed else reached.get(name, folder)
-        elif "playwright" in text:
-            tests |= {name: "look at the site"} if pictures else {}
+        elif name in IN_BROWSER:
+            tests |= {name: "look at pages in a browser"} if more_than_prose else {}
         elif shown and READS_SITE.search(text):
             tests[name] = "read the site"
         elif changed and READS_ALL.search(text):
@@ -218,7 +219,7 @@ def main() -> None:
     revision, words = base(ROOT, "".join(sys.argv[1:]))
     changed = changed_files(ROOT, revision)
     if changed is None:
-        sys.exit(f"git cannot compare these files with {revision}: run make test, or name a revision: make check REV=main")
+        sys.exit(f"git cannot compare these files with {revision}. Run make test, or name a revision: make check REV=X")
     print(f"compared with {words}: {len(changed)} file{'s' * (len(changed) != 1)} changed")
     if not changed:
         sys.exit(0)
