@@ -87,10 +87,20 @@ def test_a_change_runs_what_depends_on_it_and_no_more(book: Path, changed: str, 
     assert stems(choose(book, "HEAD", {changed})) == (notebooks, sorted([*tests, *READERS]), "")
 
 
-@pytest.mark.parametrize("changed", ["conftest.py", "tests/conftest.py", "book/tools/revisions.py", "d2lpar/__init__.py", "d2lpar/pages/__init__.py",
+@pytest.mark.parametrize("changed", ["conftest.py", "tests/conftest.py", "book/tools/revisions.py",
                                      "d2lpar/data.npz", "pyproject.toml", "d2lpar/a_module_that_went.py", "a_file_of_a_new_kind.txt"])
 def test_everything_runs_where_it_cannot_be_known_what_depends_on_a_change(book: Path, changed: str) -> None:
     assert stems(choose(book, "HEAD", {"book/page.md", changed})) == ([], [], changed)
+
+
+def test_a_name_that_a_package_passes_on_concerns_those_who_use_it(book: Path) -> None:
+    top, chosen = book / "d2lpar" / "__init__.py", lambda: stems(choose(book, "HEAD", {"d2lpar/__init__.py"}))
+    top.write_text(FILES["d2lpar/__init__.py"].replace("import ring_s as ring_s", "import new_s as new_s"))
+    assert chosen() == ([], ["test_names", "test_pages"], "")
+    top.write_text(FILES["d2lpar/__init__.py"].replace("step as step", "leap as leap"))
+    assert chosen() == (["01_step"], ["test_names", "test_pages"], "")
+    top.write_text(FILES["d2lpar/__init__.py"] + "\nprint('at import')")
+    assert chosen() == ([], [], "d2lpar/__init__.py")
 
 
 def test_of_a_notebook_whose_prose_alone_has_changed_no_cell_runs(book: Path) -> None:

@@ -65,9 +65,7 @@ class Book:
             for word in {Path(name).name, Path(name).stem if name in self.notebooks else Path(name).name}:
                 if word not in ("__init__.py", "__main__.py", "conftest.py"):
                     self.by_name.setdefault(word, set()).add(name)
-        self.homes = {package: {alias.name: node.module for node in ast.walk(self.parse(file))
-                                if isinstance(node, ast.ImportFrom) for alias in node.names}
-                      for package, file in PACKAGES.items()}
+        self.homes = {package: passed_on((root / file).read_text("utf8"))[0] for package, file in PACKAGES.items()}
 
     def parse(self, name: str) -> ast.Module:
         """The program in a file; of a notebook its code cells, with IPython's commands as strings."""
@@ -89,7 +87,8 @@ class Book:
             tree.body += [node for node in self.parse(FIXTURES).body if getattr(node, "name", "") in asked]
         words = strings_of(tree)
         found = {self.modules[module] for full in names_in(tree, words) for module in self.home(full)}
-        found |= {file for word in re.findall(r"[\w.-]*\w", words) for file in self.by_name.get(word, ())}
+        told = {file for word in re.findall(r"[\w.-]*\w", words) for file in self.by_name.get(word, ())}
+        found |= told if name.startswith("tests/") else told & {*self.code, *self.notebooks}
         if name in self.notebooks:
             exercises = (f"d2lpar.pages.exercises.{label.replace('-', '_')}"
                          for label in re.findall(r"\bex-[\w-]+", words))
@@ -104,8 +103,13 @@ class Book:
         if full in self.modules:
             return [full] * (full not in PACKAGES)
         if package in PACKAGES:
-            return [home for home in [self.homes[package].get(last) or ""] if home in self.modules]
+            return [home for home in [self.homes[package].get(last, "")] if home in self.modules]
         return self.home(package) if package else []
+
+    def using(self, names: set[str]) -> set[str]:
+        """The files of code that use one of these full names."""
+        trees = {name: self.parse(name) for name in (self.code | {*self.notebooks}) - {*PACKAGES.values()}}
+        return {name for name, tree in trees.items() if names & names_in(tree, strings_of(tree))}
 
     def users(self) -> dict[str, set[str]]:
         """For each file the files of code that name it."""
@@ -126,6 +130,17 @@ class Book:
                     reached[user] = start
                     todo.append(user)
         return reached
+
+
+def passed_on(text: str) -> tuple[dict[str, str], str]:
+    """The names that a package passes on, each with its module, and the rest of its program, without docstring."""
+    tree = ast.parse(text)
+    lines = [node for node in ast.walk(tree)
+             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("d2lpar.")]
+    names = {alias.name: node.module or "" for node in lines for alias in node.names}
+    rest = [node for node in tree.body if node not in lines
+            and not isinstance(getattr(node, "value", None), ast.Constant)]
+    return names, "\n".join(map(ast.unparse, rest))
 
 
 def module_of(name: str) -> str:
@@ -186,14 +201,23 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
     book = Book(root)
     known = book.code | {name for name in changed if SITE.fullmatch(name) or ABOUT.fullmatch(name)
                          or TEST.fullmatch(name) or name.startswith((*BY_FOLDER,))}
+    names = set()  # that a package passes on now but did not before, or the other way round
     for name in sorted(changed):
-        if name not in known or name in PACKAGES.values():
+        if package := next((package for package, file in PACKAGES.items() if file == name), ""):
+            texts = git(root, "show", f"{revision}:{name}") or "", (root / name).read_text("utf8")
+            before, now = map(passed_on, texts)
+            names |= {f"{package}.{one}" for one, _ in before[0].items() ^ now[0].items()}
+            if before[1] != now[1]:
+                return Chosen({}, {}, name)
+        elif name not in known:
             return Chosen({}, {}, name)
     run = {name: "its code or outputs" for name in book.notebooks if name in changed and (
         (before := git(root, "show", f"{revision}:{name}")) is None
         or code_of(before) != code_of((root / name).read_text("utf8")))}
     prose = {name for name in changed if name.endswith(".md") or (name.endswith(".ipynb") and name not in run)}
-    reached = book.depend_on(changed & book.files - prose)
+    new = book.using(names) if names else set()
+    reached = book.depend_on(changed & book.files - prose | new)
+    reached |= dict.fromkeys(new - changed, ", ".join(sorted(names)))
     for name in ("conftest.py", FIXTURES):
         if name in changed or name in reached:
             return Chosen({}, {}, reached.get(name, name))
