@@ -190,10 +190,9 @@ def base(root: Path, revision: str) -> tuple[str, str]:
 
 
 def changed_files(root: Path, revision: str) -> set[str] | None:
-    """The files that differ from a revision, and new ones; None if git cannot tell."""
+    """The files that differ from a revision, of those that git tracks now or did then; None if git cannot tell."""
     differ = git(root, "diff", "--name-only", "-z", "--no-renames", revision, "--")
-    new = git(root, "ls-files", "--others", "--exclude-standard", "-z")
-    return None if differ is None or new is None else {name for name in (differ + new).split("\0") if name}
+    return None if differ is None else {name for name in differ.split("\0") if name}
 
 
 def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
@@ -245,6 +244,8 @@ def main() -> None:
     if changed is None:
         sys.exit(f"git cannot compare these files with {revision}. Run make test, or name a revision: make check REV=X")
     print(f"compared with {words}: {len(changed)} file{'s' * (len(changed) != 1)} changed")
+    if new := (git(ROOT, "ls-files", "--others", "--exclude-standard") or "").split("\n")[:-1]:
+        print(f"not looked at, because git does not track them yet (git add): {' '.join(new)}")
     if not changed:
         sys.exit(0)
     chosen, book = choose(ROOT, revision, changed), Book(ROOT)
