@@ -15,6 +15,7 @@ from check import Book, Chosen, base, changed_files, choose
 FILES = {
     "conftest.py": "from revisions import tracked",
     "pyproject.toml": "",
+    "book/other.md": "a page",
     "book/page.md": "a page",
     "book/tools/revisions.py": "",
     "book/tools/draw.py": "import d2lpar.cost",
@@ -33,7 +34,7 @@ FILES = {
     "tests/helpers/cases.py": "from d2lpar.cost import ring_s",
     "tests/test_cost.py": "from helpers.cases import all_of_them",
     "tests/test_diagnosis.py": "",
-    "tests/test_draw.py": "COMMAND = 'book/tools/draw.py'",
+    "tests/test_draw.py": "COMMAND, PAGE = 'book/tools/draw.py', 'page.md'",
     "tests/test_models.py": "import d2lpar.models\n\n\ndef test_one(group_of): ...",
     "tests/test_pages.py": "def test_a_page(site: str) -> None: ...",
     "tests/test_names.py": "def test_all(notebooks: list) -> None: ...",
@@ -81,7 +82,8 @@ def stems(chosen: Chosen) -> tuple[list[str], list[str], str]:
     ("tests/test_cost.py", [], ["test_cost"]),
     ("tests/diagnose/a_script.py", [], ["test_diagnosis"]),
     ("book/tools/draw.py", [], ["test_draw"]),
-    ("book/page.md", [], ["test_pages"]),
+    ("book/page.md", [], ["test_draw", "test_pages"]),
+    ("book/other.md", [], ["test_pages"]),
 ])
 def test_a_change_runs_what_depends_on_it_and_no_more(book: Path, changed: str, notebooks: list[str], tests: list[str]) -> None:
     assert stems(choose(book, "HEAD", {changed})) == (notebooks, sorted([*tests, *READERS]), "")

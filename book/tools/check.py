@@ -215,7 +215,7 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
         or code_of(before) != code_of((root / name).read_text("utf8")))}
     prose = {name for name in changed if name.endswith(".md") or (name.endswith(".ipynb") and name not in run)}
     new = book.using(names) if names else set()
-    reached = book.depend_on(changed & book.files - prose | new)
+    reached = book.depend_on(changed & book.files | new)
     reached |= dict.fromkeys(new - changed, ", ".join(sorted(names)))
     for name in ("conftest.py", FIXTURES):
         if name in changed or name in reached:
