@@ -87,7 +87,9 @@ def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root:
 
 
 @pytest.mark.slow
-def test_the_authors_page_shows_the_table(site: Path, sizes: dict[str, ChapterSize]) -> None:
+def test_the_authors_page_shows_the_tables(root: Path, site: Path, sizes: dict[str, ChapterSize]) -> None:
     page = (site / "book" / "authors.html").read_text("utf8")
     for name, one in sizes.items():
         assert f"<p>{name}</p>" in page and f"<p>{one.all_words:,}</p>" in page
+    for part, lines in lines_of_code(root).items():
+        assert f"<p>{part}</p>" in page and f"<p>{lines:,}</p>" in page

@@ -27,7 +27,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ConfigError, ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from chapter_sizes import measure
+from chapter_sizes import lines_of_code, measure
 from chapter_sizes import table as table_of_sizes
 from export_script import package_at, script_of
 from revisions import notebooks
@@ -235,6 +235,15 @@ class ChapterSizes(SphinxDirective):
         return self.parse_text_to_nodes("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]))
 
 
+class CodeSizes(SphinxDirective):
+    """The lines of Python in each part of the code, as `book/tools/chapter_sizes.py` prints them."""
+
+    def run(self) -> list[nodes.Node]:
+        self.env.note_reread()  # any file of code counts
+        rows = [f"| {part} | {lines:,} |" for part, lines in lines_of_code(Path(self.env.srcdir)).items()]
+        return self.parse_text_to_nodes("\n".join(["| part | lines of Python |", "|---|--:|", *rows]))
+
+
 class Bench(SphinxDirective):
     """The stored rows of one group of `make bench`: drawn, for two widths of the window, and as a folded
     table; without a group, where and how they were measured.
@@ -287,6 +296,7 @@ def setup(app: Sphinx) -> dict:
     keep_alt_texts()
     app.add_directive("machines", Machines)
     app.add_directive("chapter-sizes", ChapterSizes)
+    app.add_directive("code-sizes", CodeSizes)
     app.add_directive("bench", Bench)
     app.connect("config-inited", follow_repository)
     app.connect("doctree-read", mark_prose)
