@@ -28,7 +28,7 @@ PARTS = {
     "the cluster": ["d2lpar/cluster", "d2lpar/_hub"],
     "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__", "d2lpar/_command_line"],
     "what only pages need": ["d2lpar/pages"],
-    "of which the exercises": ["d2lpar/pages/exercises"],
+    "the checks of exercises": ["d2lpar/pages/exercises"],
     "the authors' instruments": ["book/lab"],
     "the authors' tools": ["book/tools"],
     "the tests": ["tests"],
