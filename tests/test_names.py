@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCRIPTS = {"d2lpar.__main__", "d2lpar._hub", "d2lpar._reaper", "d2lpar.train_ddp"}  # run; readers copy the last one
 UNLISTED = SCRIPTS | {"d2lpar._command_line", "d2lpar._rank", "d2lpar.pages.ddp_examples"}  # parts of __main__ and launch; scripts
 OF_TORCH = {"forward", "backward"}  # what these do is torch's to say
+RULES, ADD = "(book/authors.md, The rules)", "(book/authors.md, Add a function)"
 
 
 def modules(root: Path) -> dict[str, ast.Module]:
@@ -36,10 +38,11 @@ def programs(root: Path) -> dict[str, ast.Module]:
 def listed(root: Path) -> list[str]:
     """The modules on the API pages, in their order; each has a section."""
     book = root / "book"
-    pages = [(book / name).read_text("utf8") for name in re.findall(r"\]\((api/\w+\.md)\)", (book / "api.md").read_text("utf8"))]
-    assert len(pages) == len(list(book.glob("api/*")))
+    linked = re.findall(r"\]\((api/\w+\.md)\)", (book / "api.md").read_text("utf8"))
+    assert sorted(linked) == sorted(f"api/{page.name}" for page in book.glob("api/*")), f"Link once, in book/api.md, to each page of book/api/ {ADD}"
+    pages = [(book / name).read_text("utf8") for name in linked]
     named = re.findall(r"^## `(\S+)`\n\n```\{eval-rst\}\n\.\. automodule:: (\S+)\n```$", "\n".join(pages), re.M)
-    assert [name for name, module in named if not module.endswith(f".{name}")] == []
+    assert [name for name, module in named if not module.endswith(f".{name}")] == [], f"Head each section of book/api/ with its module's name {ADD}"
     return [module for _, module in named]
 
 
@@ -91,7 +94,7 @@ def test_nobody_reads_a_private_name_of_another_module(root: Path) -> None:
             if isinstance(node, ast.Attribute) and is_private(node.attr) and (
                     node.attr in theirs or ast.unparse(node.value) in bound):
                 read.append(f"{here}: {ast.unparse(node)}")
-    assert read == []
+    assert read == [], f"Do not use these here: they are private to other modules. Rename them without the underscore, or use something public {RULES}"
 
 
 def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
@@ -105,20 +108,22 @@ def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
                      and not node.name.startswith("_") and node.name not in OF_TORCH and not ast.get_docstring(node)]
         if not ast.get_docstring(tree):
             bare.append(module)
-    assert bare == []
+    assert bare == [], f"Write a docstring for each of these, or begin the name of a helper with an underscore {RULES}"
 
 
 def test_every_module_stands_on_an_api_page_once(root: Path) -> None:
     packages = {module for module in modules(root) if root.joinpath(*module.split(".")).is_dir()}
     exercises = {module for module in modules(root) if module.startswith("d2lpar.pages.exercises.")}
-    assert sorted(listed(root)) == sorted(set(modules(root)) - packages - exercises - UNLISTED), "each module has a section in book/api/"
+    found, wanted = Counter(listed(root)), Counter(set(modules(root)) - packages - exercises - UNLISTED)
+    assert {module: f"{found[module]} instead of {wanted[module]}" for module in found | wanted if found[module] != wanted[module]} == {}, (
+        f"Give each module one section on a page of book/api/; these have a different number {ADD}")
 
 
 def test_a_package_only_passes_on_what_its_modules_define(root: Path) -> None:
     for module, tree in modules(root).items():
         if root.joinpath(*module.split(".")).is_dir():
             defined = [node.name for node in tree.body if isinstance(node, (*FUNCTIONS, ast.ClassDef))]
-            assert [name for name in defined if not name.startswith("__")] == [], module
+            assert [f"{module}.{name}" for name in defined if not name.startswith("__")] == [], f"Define these in a module, and import them here {RULES}"
 
 
 def test_imports_go_in_the_order_of_the_api_pages(root: Path) -> None:
@@ -127,32 +132,36 @@ def test_imports_go_in_the_order_of_the_api_pages(root: Path) -> None:
     early = [f"{module} imports {other}, which comes later" for module in order
              for other, _, _ in imports(trees[module], set(trees)) if other not in UNLISTED
              if places[other] >= places[module]]
-    assert early == []
+    assert early == [], f"Move the function to a later module, or the section of its module further down in book/api/ {RULES}"
 
 
 def public(root: Path, package: str = "d2lpar") -> dict[str, str]:
     """The names that a package passes on, each with the module from which it comes."""
     tree = modules(root)[package]
     ours = [node for node in tree.body if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("d2lpar")]
-    assert [alias.name for node in ours for alias in node.names if alias.name != alias.asname] == []
+    assert [alias.name for node in ours for alias in node.names if alias.name != alias.asname] == [], f"Write `import NAME as NAME` in the __init__.py of {package} {ADD}"
     return {name: module for module, name, _ in imports(tree, set(modules(root))) if name}
 
 
 def test_the_top_of_the_package_is_what_the_api_page_and_its_help_say(root: Path) -> None:
     said = re.search(r"^`import d2lpar as dp` provides .*?\n\n(.*?)\n\n", (root / "book" / "api.md").read_text("utf8"), re.M | re.S)
     assert said and dict(re.findall(r"~(d2lpar[.a-z_]*)\.(\w+)`", said[1])) != {}
-    assert {name: module for module, name in re.findall(r"~(d2lpar[.a-z_]*)\.(\w+)`", said[1])} == public(root)
+    assert {name: module for module, name in re.findall(r"~(d2lpar[.a-z_]*)\.(\w+)`", said[1])} == public(root), (
+        f"List at the top of book/api.md (left) what d2lpar/__init__.py imports (right) {ADD}")
     helped = re.search(r"the order of the book:(.*?)`help`", ast.get_docstring(modules(root)["d2lpar"]) or "", re.S)
-    assert helped and sorted(re.findall(r"\w+", re.sub(r"^\s*[A-Z][A-Za-z, ]+:", "", helped[1], flags=re.M))) == sorted(public(root))
+    assert helped
+    words = Counter(re.findall(r"\w+", re.sub(r"^\s*[A-Z][A-Za-z, ]+:", "", helped[1], flags=re.M)))
+    assert words == Counter([*public(root)]), f"List in the docstring of d2lpar/__init__.py (left), once, each name that this file imports (right) {ADD}"
 
 
 def test_each_name_has_one_home(root: Path) -> None:
     names = {module: defined(tree) for module, tree in modules(root).items()}
     for package in ("d2lpar", "d2lpar.pages"):
-        for name, module in public(root, package).items():
-            assert name in names[module], name
-    assert set(public(root)) & set(public(root, "d2lpar.pages")) == set()
-    assert {module for module in public(root, "d2lpar.pages").values() if not module.startswith("d2lpar.pages.")} == set()
+        assert {name: module for name, module in public(root, package).items() if name not in names[module]} == {}, (
+            f"In the __init__.py of {package}, import each of these from the module that defines it {RULES}")
+    assert set(public(root)) & set(public(root, "d2lpar.pages")) == set(), f"Import these in one of the two __init__.py only {RULES}"
+    assert {module for module in public(root, "d2lpar.pages").values() if not module.startswith("d2lpar.pages.")} == set(), (
+        f"In d2lpar/pages/__init__.py, import only from modules of d2lpar/pages/ {RULES}")
 
 
 def test_nothing_in_the_helper_imports_the_diagnosis_the_cluster_or_what_only_pages_need(root: Path) -> None:
@@ -165,18 +174,19 @@ def test_nothing_in_the_helper_imports_the_diagnosis_the_cluster_or_what_only_pa
     reaching = {f"{module} imports {other}" for module, tree in trees.items() for other, _, _ in imports(tree, set(trees))
                 if part_of(other) not in ("", part_of(module)) and module not in ("d2lpar", "d2lpar.__main__")
                 and part_of(module) != "d2lpar.pages"}
-    assert reaching == set(), "the helper package stands alone: pass what a function needs as an argument"
+    assert reaching == set(), f"Pass what the function needs as an argument: the helper package stands alone {RULES}"
 
 
 def test_the_top_of_the_package_imports_what_is_no_helper_on_first_use_and_lists_it(root: Path) -> None:
     later = {name for name, module in public(root).items() if re.match(r"d2lpar\.(diagnosis|cluster)\b", module)}
-    assert later == {"Cluster", "ClusterError", "check_feed", "diagnose", "watch"} and later < set(dir(d2lpar))
+    assert later == {"Cluster", "ClusterError", "check_feed", "diagnose", "watch"}, f"Import only these from the diagnosis and the cluster, or name the new one here {ADD}"
+    assert later - set(dir(d2lpar)) == set(), f"Add these to _ON_FIRST_USE in d2lpar/__init__.py {ADD}"
     for name in later:
         assert getattr(d2lpar, name).__module__ == public(root)[name]
 
 
 def test_no_module_has_the_name_of_something_else_that_is_public(root: Path) -> None:
     stems = [module.rpartition(".")[2] for module in modules(root)]
-    assert (set(public(root)) | set(public(root, "d2lpar.pages"))) & set(stems) == set()
-    listed_stems = [module.rpartition(".")[2] for module in listed(root)]
-    assert len(listed_stems) == len(set(listed_stems))
+    assert (set(public(root)) | set(public(root, "d2lpar.pages"))) & set(stems) == set(), f"Rename the module, or what has the same name in an __init__.py {RULES}"
+    listed_stems = Counter(module.rpartition(".")[2] for module in listed(root))
+    assert [stem for stem, count in listed_stems.items() if count > 1] == [], f"Rename one of the modules with this name {RULES}"
