@@ -25,6 +25,8 @@ NOTEBOOKS = revisions.tracked_notebooks(ROOT)
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "notebooks"]
 TAGS = re.compile(r"nbval-ignore-output|nbval-skip|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
+CHAPTER, EXERCISE, PARTS = (f"(book/authors.md, {section})" for section in ("Add a chapter", "Add an exercise", "The parts of a chapter"))
+TAGGED = "(book/authors.md, The tags of cells)"
 
 
 def tool(name):
@@ -57,23 +59,28 @@ every_chapter = pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.
 @every_notebook
 def test_taught_cells_hold_exactly_the_text_of_the_package(path):
     for cell, text in sync_cells.taught_cells(read(path)):
-        assert cell.source == text, "run python book/tools/sync_cells.py"
+        assert cell.source == text, (
+            "Make the change in d2lpar/ (right), not in the cell (left), then run: python book/tools/sync_cells.py (book/authors.md, Change a function)")
 
 
 def test_no_function_is_taught_in_two_chapters():
     counts = Counter(text for path in NOTEBOOKS for _, text in sync_cells.taught_cells(read(path)))
-    assert [text for text, count in counts.items() if count > 1 and re.match(r"@|def |class ", text)] == []
+    assert [text for text, count in counts.items() if count > 1 and re.match(r"@|def |class ", text)] == [], (
+        "Show this in one chapter, and import it in the others (book/authors.md, The rules)")
 
 
 @every_notebook
 def test_no_cell_imports_the_package_by_other_names(path):
     first, *others = code_cells(read(path))
-    assert first.source.count("from d2lpar import") <= 1 and not re.search(r"\bcheck_", first.source)
+    assert first.source.count("from d2lpar import") <= 1, f"Join the lines `from d2lpar import` of the first cell {CHAPTER}"
+    assert re.findall(r"\bcheck_\w+", first.source) == [], f"Do not import checks: the cells leave them out {CHAPTER}"
     named = [line for cell in (first, *others) for line in cell.source.splitlines() if re.match(r"\s*import d2lpar", line)]
     every = "\n".join(cell.source for cell in (first, *others))
     assert sorted(named) == [line for line, name in (("import d2lpar as dp", "dp"), ("import d2lpar.pages as book", "book"))
-                             if re.search(rf"(?<!\w){name}\.", every)]
-    assert named[0] in first.source.splitlines()  # the second one stands there too, or in the first cell that needs it
+                             if re.search(rf"(?<!\w){name}\.", every)], (
+        f"Import the package once, and only if it is used: `import d2lpar as dp`, `import d2lpar.pages as book` {CHAPTER}")
+    # the second one stands there too, or in the first cell that needs it
+    assert named[0] in first.source.splitlines(), f"Move the first import of the package into the first cell {CHAPTER}"
 
 
 @every_notebook
@@ -81,40 +88,43 @@ def test_the_notebook_was_run_once_from_top_to_bottom(path):
     notebook = read(path)
     nbformat.validate(notebook)
     counts = [cell.execution_count for cell in code_cells(notebook)]
-    assert counts == list(range(1, len(counts) + 1))
+    assert counts == list(range(1, len(counts) + 1)), f"Run: python book/tools/run_notebooks.py {path.stem} {CHAPTER}"
 
 
 @every_notebook
 def test_errors_stand_only_where_they_are_taught(path):
     for cell in code_cells(read(path)):
         fails = any(output.output_type == "error" for output in cell.outputs)
-        assert fails == ("raises-exception" in cell.metadata.get("tags", [])), cell.source
+        assert fails == ("raises-exception" in cell.metadata.get("tags", [])), (
+            f"Give the tag raises-exception to a cell that is meant to fail, and only to such a cell {TAGGED}:\n{cell.source}")
 
 
 @every_notebook
 def test_nothing_is_stored_that_belongs_to_one_run_or_one_machine(path):
     notebook = read(path)
-    assert "widgets" not in notebook.metadata
-    assert not any("execution" in cell.metadata for cell in notebook.cells), "timestamps"
+    again = f"Store the outputs with: python book/tools/run_notebooks.py {path.stem} {CHAPTER}"
+    assert "widgets" not in notebook.metadata, again
+    assert [cell.source for cell in notebook.cells if "execution" in cell.metadata] == [], f"Timestamps are stored. {again}"
     text = path.read_text("utf-8")
-    assert not re.search(r"/(home|root|tmp|work|Users)/|[A-Z]:\\\\Users|site-packages", text)
+    assert [found[0] for found in re.finditer(r".{0,40}(?:/(home|root|tmp|work|Users)/|[A-Z]:\\\\Users|site-packages).{0,40}", text)] == [], (
+        "Print no path of this machine, and run the notebook again (book/authors.md, The rules)")
     for cell in code_cells(notebook):
         for output in cell.outputs:
-            assert output.get("name") != "stderr", f"a warning is stored: {output.get('text')}"
-            assert "\r" not in output.get("text", ""), "the remains of a progress bar"
+            assert output.get("name") != "stderr", f"Prevent this warning, which is stored. {again}:\n{output.get('text')}"
+            assert "\r" not in output.get("text", ""), f"The remains of a progress bar are stored. {again}"
 
 
 @every_notebook
 def test_tags_are_from_the_list(path):
     for cell in read(path).cells:
         for tag in cell.metadata.get("tags", []):
-            assert TAGS.fullmatch(tag), tag
+            assert TAGS.fullmatch(tag), f"Use only tags from the list, not {tag!r} {TAGGED}"
 
 
 def test_a_cell_is_skipped_only_if_a_weekly_test_does_the_same(notebooks: list[Path]) -> None:
     skipped = [(path.stem, "two_deaths" in cell.source) for path in notebooks
                for cell in code_cells(read(path)) if "nbval-skip" in cell.metadata.get("tags", [])]
-    assert skipped == [("23_cluster_in_a_laptop", True)]
+    assert skipped == [("23_cluster_in_a_laptop", True)], f"Add a weekly test that does what the skipped cell does, and name it here {TAGGED}"
     assert re.search(r"@pytest.mark.weekly.*\n.*PowerOff.*\ndef test_\w+_the_run_ends_with_the_same_bits",
                      (ROOT / "tests" / "test_cluster.py").read_text("utf8"))
 
@@ -124,12 +134,13 @@ def test_what_is_folded_on_the_site_is_folded_in_jupyterlab(path):
     for cell in code_cells(read(path)):
         folded = {f"{part}_hidden": True for part, tag in (("source", "hide-input"), ("outputs", "hide-output"))
                   if tag in cell.metadata.get("tags", [])}
-        assert cell.metadata.get("jupyter", {}) == folded, cell.source
+        assert cell.metadata.get("jupyter", {}) == folded, (
+            f"Fold the cell (hide-input, hide-output) by its tags; run_notebooks.py does the rest {TAGGED}:\n{cell.source}")
 
 
 @every_chapter
 def test_every_chapter_has_a_figure(path):
-    assert "image/svg+xml" in path.read_text("utf-8")
+    assert "image/svg+xml" in path.read_text("utf-8"), f"Add a figure {PARTS}"
 
 
 @every_notebook
@@ -137,9 +148,11 @@ def test_every_picture_has_words_and_a_caption(path):
     for cell in code_cells(read(path)):
         for output in cell.outputs:
             if "image/svg+xml" in output.get("data", {}):
-                assert len(output.metadata["image/svg+xml"]["alt"]) > 40
-                assert cell.metadata["mystnb"]["figure"]["caption"].endswith(".")
-            assert "image/png" not in output.get("data", {}), "figures are SVG"
+                alt = output.metadata.get("image/svg+xml", {}).get("alt", "")
+                assert len(alt) > 40, f"Say in words what the figure of this cell shows, as the functions of d2lpar.pages.plot do {PARTS}:\n{cell.source}"
+                caption = cell.metadata.get("mystnb", {}).get("figure", {}).get("caption", "")
+                assert caption.endswith("."), f"Write a caption, which ends in a full stop, into the metadata of this cell {PARTS}:\n{cell.source}"
+            assert "image/png" not in output.get("data", {}), f"Draw the figure of this cell as SVG, with d2lpar.pages.plot {PARTS}:\n{cell.source}"
 
 
 FENCED = r"^```\w+\n(.*?)^```$"
@@ -163,13 +176,13 @@ def shown_lines(cell):
 def test_no_line_of_code_or_output_is_too_long_for_the_page(path):
     shown = [line for cell in read(path).cells for line in shown_lines(cell)]
     assert len(shown) > 30
-    assert [line for line in shown if len(line) > WIDTH] == []
+    assert [line for line in shown if len(line) > WIDTH] == [], f"Shorten these lines to {WIDTH} characters (book/authors.md, How long a chapter is)"
 
 
 @every_notebook
 def test_the_pages_were_made_from_the_images_that_come_with_the_package(path):
-    stored = read(path).metadata["d2lpar"]["data"]
-    assert stored == data.provenance(data.NUM_TRAIN, data.NUM_TEST)
+    stored = read(path).metadata.get("d2lpar", {}).get("data")
+    assert stored == data.provenance(data.NUM_TRAIN, data.NUM_TEST), f"Run: python book/tools/run_notebooks.py {path.stem} {CHAPTER}"
 
 
 def test_normalising_takes_out_progress_bars_and_times():
@@ -260,7 +273,10 @@ def kept_ranks():
 def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(path):
     notebook = read(path)
     stubs, checks, solved = tagged(notebook, "exercise:"), tagged(notebook, "check:"), solutions(notebook)
-    assert set(stubs) == set(checks) == set(solved) and (stubs or path not in CHAPTERS)
+    for part, labels in (("a cell tagged exercise:LABEL", stubs), ("a cell tagged check:LABEL", checks), ("a {solution} with a block of Python", solved)):
+        lacking = {*stubs, *checks, *solved} - {*labels}
+        assert lacking == set(), f"Add {part} to each of these exercises {EXERCISE}"
+    assert stubs or path not in CHAPTERS, f"Add an exercise to {path.name} {EXERCISE}"
     for name, stub in stubs.items():
         verdicts = []
         for source in (stub.source, solved[name]):
@@ -269,8 +285,8 @@ def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(p
                 exec(source, names)
                 exec(checks[name].source, names)
             verdicts.append(printed.getvalue())
-        assert verdicts[0].startswith("Not yet: "), name
-        assert verdicts[1] == "Right.\n", (name, verdicts[1])
+        assert verdicts[0].startswith("Not yet: "), f"{name}: let the check refuse the stub {EXERCISE}"
+        assert verdicts[1] == "Right.\n", f"{name}: let the check accept the solution {EXERCISE}"
 
 
 def name_of(statement):
@@ -296,11 +312,16 @@ def exercises():
 
 def answer_to(check):
     """The name that a reader gives her answer."""
-    return re.fullmatch(r'book\.check\("[\w-]+", (\w+)\)', check.source)[1]
+    found = re.fullmatch(r'book\.check\("[\w-]+", (\w+)\)', check.source)
+    assert found, f"Let the cell of the check hold only the line book.check(\"LABEL\", answer) {EXERCISE}:\n{check.source}"
+    return found[1]
 
 
 def test_every_exercise_has_wrong_answers_and_every_wrong_answer_has_an_exercise():
-    assert {file.stem for file, _ in WRONG_ANSWERS} == set(exercises()) and len(WRONG_ANSWERS) == len(set(WRONG_ANSWERS))
+    answered = {file.stem for file, _ in WRONG_ANSWERS}
+    assert set(exercises()) - answered == set(), f"For each of these, write a wrong answer in tests/wrong_answers/LABEL.py {EXERCISE}"
+    assert answered - set(exercises()) == set(), f"Name these files in tests/wrong_answers/ after the label of an exercise, or delete them {EXERCISE}"
+    assert [answer for answer, count in Counter(WRONG_ANSWERS).items() if count > 1] == [], f"Give each wrong answer a name of its own {EXERCISE}"
 
 
 @pytest.mark.usefixtures("kept_ranks")
@@ -313,7 +334,7 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(fi
         exec(compile(ast.Module(cell, []), str(file), "exec"), names)
         names[answer_to(check)] = names.pop(wrong)
         exec(check.source, names)
-    assert printed.getvalue().startswith("Not yet: "), printed.getvalue()
+    assert printed.getvalue().startswith("Not yet: "), f"Let the check refuse {wrong}, in tests/wrong_answers/{file.name} {EXERCISE}"
 
 
 def raises(*_, **__):
@@ -333,7 +354,7 @@ def test_the_check_of_an_exercise_refuses_in_words_what_raises_or_has_a_wrong_ty
         names = namespace_of(notebook)
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(check.source, {**names, answer_to(check): wrong})
-        assert printed.getvalue().startswith("Not yet: "), (what, printed.getvalue())
+        assert printed.getvalue().startswith("Not yet: "), f"{label}: let the check refuse, in words, an answer that {what} {EXERCISE}"
 
 
 AS_A_READER = """
@@ -357,7 +378,9 @@ def installed(tmp_path_factory):
 @pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package(installed):
     tracked = [file.relative_to(ROOT) for file in revisions.tracked(ROOT) if file.is_relative_to(ROOT / "d2lpar")]
-    assert len(tracked) > 100 and [file for file in tracked if not (installed / file).exists()] == []
+    assert len(tracked) > 100
+    assert [file for file in tracked if not (installed / file).exists()] == [], (
+        "Name the folder of these files in `packages` or `package-data` in pyproject.toml (book/authors.md, Where things are)")
 
 
 # One on devices, one with processes; the others are run by nbval, and compiled.

@@ -7,6 +7,7 @@ import html
 import json
 import re
 import socket
+from collections import Counter
 from pathlib import Path
 
 import nbformat
@@ -18,6 +19,8 @@ import sync_cells
 from bench_report import GROUPS, finding, from_json, short
 from revisions import name_of, tracked
 from test_names import listed, public
+
+CHAPTER, ADD = "(book/authors.md, Add a chapter)", "(book/authors.md, Add a function)"
 
 
 def docstrings(root: Path) -> dict[str, str]:
@@ -45,17 +48,18 @@ def stored_notebook(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_machine_of_every_chapter_is_written_down(root: Path, notebooks: list[Path]) -> None:
     text = (root / "book" / "_data" / "measured.json").read_text("utf8")
-    assert not re.search(r"\d{1,2}:\d\d|20\d\d-\d\d", text) and socket.gethostname() not in text, "names one moment or one machine"
+    assert not re.search(r"\d{1,2}:\d\d|20\d\d-\d\d", text) and socket.gethostname() not in text, (
+        f"Take the time or the name of the machine out of book/_data/measured.json, and out of what run_notebooks.py writes {CHAPTER}")
     measured = json.loads(text)
     names = [name_of(notebook, root / "notebooks") for notebook in notebooks]
-    assert list(measured) == names, "make run"
+    assert list(measured) == names, f"Run the notebook that is new or has a new name: python book/tools/run_notebooks.py NAME {CHAPTER}"
     for name, notebook in zip(names, notebooks):
         data = nbformat.read(notebook, as_version=4).metadata["d2lpar"]["data"]
-        facts = measured[name]
-        assert all(facts.values())
-        assert set("processor GPUs memory system Python torch torchvision numpy matplotlib".split()) < set(facts)
-        assert facts["SHA-256 of the data"].rstrip("…") == data["sha256"][:16], "the page and the notebook disagree"
-        assert f"{data['num_train']:,}" in facts["data"] and f"{data['num_test']:,}" in facts["data"]
+        facts, again = measured[name], f"Run: python book/tools/run_notebooks.py {Path(name).name} {CHAPTER}"
+        assert [fact for fact, value in facts.items() if not value] == [], again
+        assert set("processor GPUs memory system Python torch torchvision numpy matplotlib".split()) - set(facts) == set(), again
+        assert facts["SHA-256 of the data"].rstrip("…") == data["sha256"][:16], again
+        assert f"{data['num_train']:,}" in facts["data"] and f"{data['num_test']:,}" in facts["data"], again
 
 
 def test_storing_a_notebook_writes_the_machine_down_and_forgets_notebooks_that_are_gone(
@@ -94,7 +98,8 @@ def test_no_text_names_a_chapter_by_its_number(root: Path, notebooks: list[Path]
     files = [file for file in tracked(root) if file.suffix in {".ipynb", ".py", ".md", ".toml", ".json", ".jsonl", ".csv"}]
     assert set(notebooks) < set(files)
     assert [f"{file.relative_to(root)}: {line.strip()[:160]}" for file in files
-            for line in file.read_text("utf8").splitlines() if named.search(line)] == []
+            for line in file.read_text("utf8").splitlines() if named.search(line)] == [], (
+        "Link to the chapter by its title: its number may change (book/authors.md, How long a chapter is)")
 
 
 # the package
@@ -110,11 +115,12 @@ def api_page(site: Path, name: str) -> Path:
 
 @pytest.mark.slow
 def test_every_public_function_is_on_an_api_page_and_the_public_names_at_the_top(root: Path, site: Path) -> None:
-    assert [name for name in docstrings(root) if f'id="d2lpar.{name}"' not in api_page(site, f"d2lpar.{name}").read_text("utf8")] == []
+    assert [name for name in docstrings(root) if f'id="d2lpar.{name}"' not in api_page(site, f"d2lpar.{name}").read_text("utf8")] == [], (
+        f"Give each of these a docstring, and its module a section on a page of book/api/ {ADD}")
     start = (site / "book" / "api.html").read_text("utf8")
     for name, module in public(root).items():
         link = f'href="api/{api_page(site, module).name}#{module}.{name}" title="{module}.{name}"'
-        assert link in start, f"{name} is not named at the top"
+        assert link in start, f"List {name} at the top of book/api.md {ADD}"
 
 
 @pytest.mark.slow
@@ -149,7 +155,10 @@ def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, notebook
     entries += [section for entry in entries for section in entry.get("sections", [])]
     pages = [file for file in tracked(root) if file.is_relative_to(root / "book") and file.suffix == ".md"]
     there = [page.relative_to(root).with_suffix("").as_posix() for page in [*notebooks, *pages]]
-    assert sorted([toc["root"], *(entry["file"] for entry in entries)]) == sorted(there)
+    listed = [toc["root"], *(entry["file"] for entry in entries)]
+    assert [page for page in there if page not in listed] == [], f"Add a line `- file: NAME` to _toc.yml for each of these {CHAPTER}"
+    assert [page for page in listed if page not in there] == [], f"Take these out of _toc.yml, or run git add on the page {CHAPTER}"
+    assert [page for page, count in Counter(listed).items() if count > 1] == [], f"List each of these once in _toc.yml {CHAPTER}"
 
 
 # the bench

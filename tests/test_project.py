@@ -39,23 +39,27 @@ def targets(root: Path) -> set[str]:
     return set(phony[1].split())
 
 
+TREE, TOOLS = "(book/authors.md, Where things are)", "(book/authors.md, The tools)"
+
+
 @pytest.mark.parametrize("pattern", [MACHINE, REGISTRY], ids=["a path of a machine", "a package registry"])
 def test_no_file_names(pattern: re.Pattern, root: Path) -> None:
     found = {name: hits for name, text in texts(root).items() if (hits := pattern.findall(text))}
     found.pop("tests/test_project.py", None)  # its patterns
-    assert found == {}
+    assert found == {}, "Take the path of a machine or the address of a registry out of these files (book/authors.md, The rules)"
 
 
 def test_the_requirements_install_all_and_pin_what_stored_outputs_and_pages_depend_on(root: Path) -> None:
     *exact, book = [line for line in (root / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
     project = tomllib.loads((root / "pyproject.toml").read_text("utf8"))["project"]
     extras = project["optional-dependencies"]
-    assert book == f"-e .[{','.join(extras)}]"
+    assert book == f"-e .[{','.join(extras)}]", f"Name every extra of pyproject.toml in the last line of requirements.txt {TREE}"
     named = [*exact, *(line for lines in extras.values() for line in lines)]
     pinned = {line.split("==")[0] for line in named if "==" in line}
-    assert pinned >= {"torch", "torchvision", "d2l", "matplotlib", "jupyter-book", "sphinx-book-theme", "jupyterlab",
-                      "jupyterlab-myst", "nbval", "pytest", "ruff", "pyrefly"}
-    assert not {"d2l", "vl-convert-python"} & {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]}
+    assert {"torch", "torchvision", "d2l", "matplotlib", "jupyter-book", "sphinx-book-theme", "jupyterlab",
+            "jupyterlab-myst", "nbval", "pytest", "ruff", "pyrefly"} - pinned == set(), f"Give each of these an exact version {TREE}"
+    assert {"d2l", "vl-convert-python"} & {re.match(r"[\w-]+", line)[0] for line in project["dependencies"]} == set(), (
+        f"Move these from `dependencies` to an extra {TREE}")
 
 
 def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path, tmp_path: Path) -> None:
@@ -87,7 +91,8 @@ def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path
 
 def test_make_alone_lists_every_target(root: Path) -> None:
     listed = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert targets(root) == set(re.findall(r"^make ([a-z-]+) +\S", listed, re.M))
+    assert targets(root) == set(re.findall(r"^make ([a-z-]+) +\S", listed, re.M)), (
+        f"Name each target of the Makefile in .PHONY (left), and say behind `##` what it does (right) {TOOLS}")
     assert targets(root) >= {"help", "book", "test", "lab", "edit", "run", "diff", "gpu-report", "clean"}
 
 
@@ -95,13 +100,12 @@ def test_the_plain_commands_are_those_of_the_makefile(root: Path) -> None:
     makefile = (root / "Makefile").read_text()
     lines = commands((root / "book" / "setup.md").read_text("utf8"))
     for command in ("jupyter-book build . -W -n --keep-going", "pytest --nbval"):
-        assert command in lines
-        assert f".venv/bin/{command}" in makefile
+        assert command in lines and f".venv/bin/{command}" in makefile, f"Write `{command}` both in book/setup.md and in the Makefile {TOOLS}"
 
 
 def test_links_of_the_readme_lead_to_files(root: Path) -> None:
     linked = re.findall(r"\]\(([^)#]+)\)", (root / "README.md").read_text("utf8"))
-    assert [link for link in linked if "://" not in link and not (root / link).exists()] == []
+    assert [link for link in linked if "://" not in link and not (root / link).exists()] == [], "Mend these links in README.md (book/authors.md, Fix a typo)"
 
 
 @pytest.mark.parametrize("python, said", [
@@ -201,4 +205,5 @@ def test_all_tests_that_share_something_costly_run_in_one_process_so_that_it_is_
     sharing = {path.stem.removeprefix("test_") for path in root.glob("tests/test_*.py")
                if re.search(rf"^def \w+\([^)]*\b({asked_for})", path.read_text("utf8"), re.M)}
     named = re.search(rf'^TOGETHER = {{(?:.*\n){{0,2}}.*"{what}": "(.*?)"', (root / "conftest.py").read_text("utf8"), re.M)
-    assert named and set(named[1].split()) >= sharing != set()
+    assert named and sharing
+    assert sharing - set(named[1].split()) == set(), f"Add these test files to `{what}` in TOGETHER in conftest.py {TREE}"

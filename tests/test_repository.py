@@ -20,6 +20,9 @@ from book_ext import REPOSITORY_BUTTONS, follow_repository
 
 DEED = "https://creativecommons.org/licenses/by-sa/4.0/"
 ADDRESS = "https://github.com/example-owner/example-book"
+LICENCES = "Change the licence, its holder or the title in all files that name it (book/authors.md, Publish the book)"
+PYTHONS = "Change the versions of Python in all files that name them (book/authors.md, Where things are)"
+WORKFLOWS = "(book/authors.md, The tools)"
 
 
 def read(root: Path, name: str) -> str:
@@ -68,13 +71,16 @@ def test_the_licence_says_what_it_applies_to(root: Path) -> None:
 def test_the_citation_names_this_book_its_licences_and_who_holds_the_copyright_and_invents_nothing(root: Path) -> None:
     config, citation = yaml.safe_load(read(root, "_config.yml")), yaml.safe_load(read(root, "CITATION.cff"))
     project = tomllib.loads(read(root, "pyproject.toml"))["project"]
-    assert project["license"] == "MIT" and project["license-files"] == ["LICENSE"]  # the package is code
-    assert citation["license"] == ["MIT", "CC-BY-SA-4.0"] and f'"{DEED}">CC BY-SA 4.0<' in config["html"]["extra_footer"]
-    assert f"Copyright (c) {config['copyright']} {config['author']}\n" in read(root, "LICENSE")
-    assert [author["name"] for author in citation["authors"]] == [config["author"]]
-    assert citation["title"] == config["title"] and citation["version"] == project["version"]
-    assert not {"doi", "identifiers", "url", "date-released"} & set(citation)
-    assert citation.get("repository-code", config["repository"]["url"]) == config["repository"]["url"]
+    assert (project["license"], project["license-files"]) == ("MIT", ["LICENSE"]), LICENCES  # the package is code
+    assert citation["license"] == ["MIT", "CC-BY-SA-4.0"], LICENCES
+    assert f'"{DEED}">CC BY-SA 4.0<' in config["html"]["extra_footer"], LICENCES
+    assert f"Copyright (c) {config['copyright']} {config['author']}\n" in read(root, "LICENSE"), LICENCES
+    assert [author["name"] for author in citation["authors"]] == [config["author"]], LICENCES
+    assert citation["title"] == config["title"], LICENCES
+    assert citation["version"] == project["version"], "Give CITATION.cff (left) and pyproject.toml (right) the same version (book/authors.md, Release)"
+    assert {"doi", "identifiers", "url", "date-released"} & set(citation) == set(), "Take these out of CITATION.cff: the book has none (book/authors.md, Release)"
+    assert citation.get("repository-code", config["repository"]["url"]) == config["repository"]["url"], (
+        "Give CITATION.cff (left) the address in _config.yml (right) (book/authors.md, Publish the book)")
 
 
 # the workflows
@@ -82,23 +88,24 @@ def test_the_citation_names_this_book_its_licences_and_who_holds_the_copyright_a
 
 def test_linux_runs_the_two_commands_of_the_readme_on_every_python_that_the_book_allows(root: Path) -> None:
     job = workflows(root)["tests"]["jobs"]["linux"]
-    assert [command for command in commands(job) if command.startswith("make ")] == readme_commands(root)
+    assert [command for command in commands(job) if command.startswith("make ")] == readme_commands(root), (
+        f"Run in tests.yml (left) the commands with which README.md begins (right) {WORKFLOWS}")
     assert len(readme_commands(root)) == 2
     pythons = job["strategy"]["matrix"]["python"]
-    assert tomllib.loads(read(root, "pyproject.toml"))["project"]["requires-python"] == ">=3.11,<3.15"
-    assert pythons == ["3.11", "3.12", "3.13", "3.14"]
+    assert tomllib.loads(read(root, "pyproject.toml"))["project"]["requires-python"] == ">=3.11,<3.15", PYTHONS
+    assert pythons == ["3.11", "3.12", "3.13", "3.14"], PYTHONS
     lent = [*re.findall(r"^FROM python:(\d[.\d]*)", read(root, ".devcontainer/Dockerfile")),
             *re.findall(r"python=(\d[.\d]*)", read(root, ".binder/environment.yml"))]
-    assert len(lent) == 2 and set(lent) <= set(pythons)
+    assert len(lent) == 2 and set(lent) - set(pythons) == set(), PYTHONS
 
 
 def test_a_quick_job_comes_before_the_long_ones(root: Path) -> None:
     jobs = workflows(root)["tests"]["jobs"]
-    assert list(jobs) == ["quick", "linux", "elsewhere"] and "needs" not in jobs["quick"]
-    assert jobs["linux"]["needs"] == jobs["elsewhere"]["needs"] == "quick"
-    assert commands(jobs["quick"])[-3:] == ["ruff check", "pyrefly check", "pytest"]
+    assert [(name, job.get("needs")) for name, job in jobs.items()] == [("quick", None), ("linux", "quick"), ("elsewhere", "quick")], (
+        f"Put `quick` first in tests.yml, let every other job need it, and name a new job here {WORKFLOWS}")
+    assert commands(jobs["quick"])[-3:] == ["ruff check", "pyrefly check", "pytest"], f"End the job `quick` with these commands {WORKFLOWS}"
     assert [command for command in commands(workflows(root)["weekly"]["jobs"]["slow"]) if "make" in command] == [
-        "make book", "make slow", "make gate"]
+        "make book", "make slow", "make gate"], f"Let weekly.yml run these commands {WORKFLOWS}"
 
 
 def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for_a_reason(root: Path) -> None:
@@ -108,28 +115,34 @@ def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for
     assert {"torch", "torchvision", "matplotlib", '    "pytest",'} <= set(newest)
     pinned = {found[1] for line in newest if (found := re.match(r' *"?([\w-]+)==', line))}
     assert pinned == {"d2l", "jupyter-book", "sphinx-book-theme", "pydata-sphinx-theme", "sphinx-exercise",
-                      "sphinx-mathjax-offline", "jupyterlab", "jupyterlab-myst"}
+                      "sphinx-mathjax-offline", "jupyterlab", "jupyterlab-myst"}, (
+        "Let UNPIN in tests.yml unpin the package, or name it here, with the reason where it is pinned (book/authors.md, Where things are)")
     tomllib.loads("\n".join(newest[newest.index("[build-system]"):]))
     assert "schedule" in tests[True]  # YAML reads `on` as a truth value
     for job in tests["jobs"].values():
         unpinned = [i for i, step in enumerate(job["steps"]) if "UNPIN" in step.get("run", "")]
         installed = [i for i, step in enumerate(job["steps"]) if re.search("make book|install.py", step.get("run", ""))]
-        assert [job["steps"][i]["if"] for i in unpinned] == ["github.event_name == 'schedule'"] and unpinned < installed
+        assert [job["steps"][i]["if"] for i in unpinned] == ["github.event_name == 'schedule'"] and unpinned < installed, (
+            f"Give each job of tests.yml the step that unpins, before it installs {WORKFLOWS}")
 
 
 def test_no_workflow_may_do_more_than_it_needs_or_run_for_hours(root: Path) -> None:
-    assert set(workflows(root)) == {"tests", "publish", "weekly"}
+    assert set(workflows(root)) == {"tests", "publish", "weekly"}, f"Add the job to one of these workflows, or name the new one here {WORKFLOWS}"
     for name, workflow in workflows(root).items():
-        assert workflow["permissions"] in ({}, {"contents": "read"})
-        assert workflow["concurrency"]["group"]
-        for job in workflow["jobs"].values():
-            assert job["timeout-minutes"] <= 90
-            for script in job.get("strategy", {}).get("matrix", {}).get("script", []):
-                assert (root / f"book/tools/{script}.py").exists()
-            assert name == "publish" or "permissions" not in job
+        assert workflow.get("permissions") in ({}, {"contents": "read"}), f"Let {name}.yml read only: `permissions` {WORKFLOWS}"
+        assert workflow.get("concurrency", {}).get("group"), f"Give {name}.yml a `concurrency` with a `group` {WORKFLOWS}"
+        for title, job in workflow["jobs"].items():
+            where = f"in the job `{title}` of {name}.yml {WORKFLOWS}"
+            assert job.get("timeout-minutes", 360) <= 90, f"Set `timeout-minutes` to at most 90 {where}"
+            scripts = job.get("strategy", {}).get("matrix", {}).get("script", [])
+            assert [script for script in scripts if not (root / f"book/tools/{script}.py").exists()] == [], f"Name scripts that are in book/tools/ {where}"
+            assert name == "publish" or "permissions" not in job, f"Take out `permissions` {where}"
+            used = [step["uses"] for step in job["steps"] if "uses" in step]
+            assert [action for action in used if not re.fullmatch(r"actions/[\w-]+@(v\d+|[0-9a-f]{40})", action)] == [], (
+                f"Use an action of GitHub's own, with its version or commit, as in actions/checkout@v7, {where}")
             for step in job["steps"]:
-                assert re.fullmatch(r"actions/[\w-]+@(v\d+|[0-9a-f]{40})", step.get("uses", "actions/none@v1"))
-                assert "checkout" not in step.get("uses", "") or step["with"]["persist-credentials"] is False
+                assert "checkout" not in step.get("uses", "") or step.get("with", {}).get("persist-credentials") is False, (
+                    f"Give actions/checkout the line `persist-credentials: false` {where}")
 
 
 def test_the_site_is_published_only_after_the_owner_has_switched_it_on(root: Path) -> None:
@@ -137,7 +150,7 @@ def test_the_site_is_published_only_after_the_owner_has_switched_it_on(root: Pat
     assert jobs["build"]["if"] == "vars.PUBLISH_SITE == 'true'"
     assert jobs["deploy"]["needs"] == "build" and "if" not in jobs["deploy"]
     assert jobs["deploy"]["permissions"] == {"pages": "write", "id-token": "write"}
-    assert "`PUBLISH_SITE` to `true`" in read(root, "book/authors.md")
+    assert "`PUBLISH_SITE` to `true`" in read(root, "book/authors.md"), "Say in the guide how the site is switched on (book/authors.md, Publish the book)"
 
 
 # the buttons that need the repository's address
