@@ -157,7 +157,8 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     build = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", root, "--path-output", out,
                             "-W", "-n", "--keep-going", "-q"], capture_output=True, text=True)
-    assert build.returncode == 0, build.stderr + build.stdout
+    assert build.returncode == 0, (
+        f"Mend what the build complains about, and try it with: make book (book/authors.md, Fix a typo)\n{build.stderr}{build.stdout}")
     return out / "_build" / "html"
 
 

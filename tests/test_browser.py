@@ -18,6 +18,8 @@ from search_ext import KEYWORDS
 
 pytestmark = pytest.mark.slow
 
+PARTS, LENGTH = "(book/authors.md, The parts of a chapter)", "(book/authors.md, How long a chapter is)"
+
 # Elements that stick out of the window, unless something around them scrolls or clips.
 STICKING_OUT = """() => [...document.querySelectorAll('.bd-article *')].filter(e => {
   if (e.getBoundingClientRect().right <= document.documentElement.clientWidth + 1) return false;
@@ -154,19 +156,22 @@ def switch(page: Page, width: int, theme: Literal["light", "dark"]) -> None:
 
 
 def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(found: dict[str, Found]) -> None:
-    assert {name: page.troubles for name, page in found.items() if page.troubles} == {}
+    assert {name: page.troubles for name, page in found.items() if page.troubles} == {}, (
+        f"Put the files that these pages load into book/_static/, and mend their scripts {PARTS}")
 
 
 def test_no_page_is_wider_than_the_window_on_a_desk_and_on_a_phone(found: dict[str, Found]) -> None:
-    assert {name: page.sticking_out for name, page in found.items() if page.sticking_out} == {}
+    assert {name: page.sticking_out for name, page in found.items() if page.sticking_out} == {}, (
+        f"Make these parts fit into a window of 1280 and of 390 pixels: shorten what is long, or let it scroll {LENGTH}")
 
 
 def test_no_line_of_code_or_output_is_wider_than_its_box(found: dict[str, Found]) -> None:
-    assert {name: page.scrolling for name, page in found.items() if page.scrolling} == {}
+    assert {name: page.scrolling for name, page in found.items() if page.scrolling} == {}, f"Shorten these lines of code or output {LENGTH}"
 
 
 def test_no_page_breaks_a_rule_of_accessibility(found: dict[str, Found]) -> None:
-    assert {name: page.violations for name, page in found.items() if page.violations} == {}
+    assert {name: page.violations for name, page in found.items() if page.violations} == {}, (
+        f"Mend these parts; each rule is explained on dequeuniversity.com/rules/axe {PARTS}")
 
 
 def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str, Found]) -> None:
@@ -174,9 +179,9 @@ def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str,
 
 
 def test_formulas_are_typeset_everywhere(found: dict[str, Found]) -> None:
-    for name, page in found.items():
-        wanted, typeset, wrong = page.formulas
-        assert typeset >= wanted and wrong == 0, name
+    formulas = {name: page.formulas for name, page in found.items()}
+    assert {name: (wanted, typeset, wrong) for name, (wanted, typeset, wrong) in formulas.items() if typeset < wanted or wrong} == {}, (
+        f"Mend the formulas of these pages, of which some are not typeset (wanted, typeset, wrong) {PARTS}")
     assert sum(page.formulas[0] for page in found.values()) > 100
 
 
@@ -262,8 +267,10 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
 def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
     for chapter in notebooks:
         text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
-        assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), chapter.stem
-        assert ("stepper.js" in text) == (chapter.stem == STEPPER) and ("predict.js" in text) == ("tag_predict" in text), chapter.stem
+        assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), (
+            f"Add {chapter.stem} to EXPLORERS, or take its explorer out {PARTS}")
+        assert ("stepper.js" in text) == (chapter.stem == STEPPER), f"Name {chapter.stem} here, or take its stepper out {PARTS}"
+        assert ("predict.js" in text) == ("tag_predict" in text), chapter.stem
     index = (site / "book" / "index.html").read_text("utf8")
     assert [script for script in ("vega_bundle.js", "stepper.js", "predict.js") if script in index] == []
 
@@ -418,7 +425,8 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
     page.goto((site / "search.html").as_uri())
     pages = page.evaluate("SEARCH_TEXTS.map(([file, , parts]) => [file, parts.map(([anchor]) => anchor)])")
     keywords = page.evaluate("SEARCH_TEXTS.flatMap(([, , parts]) => parts.flatMap(([, , , words]) => words))")
-    assert sorted(keywords) == sorted(word for words in KEYWORDS.values() for word in words), "a page or a label has a new name"
+    assert sorted(keywords) == sorted(word for words in KEYWORDS.values() for word in words), (
+        "Give the page or the label its new name in KEYWORDS in book/tools/search_ext.py (book/authors.md, Fix a typo)")
     lost = [f"{file}#{anchor}" for file, anchors in pages for text in [(site / file).read_text("utf8")]
             for anchor in anchors if f'id="{anchor}"' not in text]
     assert len(pages) > 30 and lost == []

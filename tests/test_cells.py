@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from pathlib import Path
 
 import nbformat
@@ -85,13 +86,13 @@ def taught_functions(root: Path) -> list[ast.FunctionDef]:
 def test_a_cell_shows_the_algorithm_and_nothing_else(root: Path) -> None:
     functions = taught_functions(root)
     assert len(functions) > 60
+    guide = "(book/authors.md, Add a chapter)"
     for node in functions:
-        text = ast.unparse(node)
-        assert "check_" not in text and "uninterrupted" not in text, node.name
+        assert re.findall(r".*(?:check_|uninterrupted).*", ast.unparse(node)) == [], f"In {node.name}, end these lines with `# package only` {guide}"
         assert not any((isinstance(n, ast.arg) and n.annotation) or (isinstance(n, ast.FunctionDef) and n.returns)
-                       for n in ast.walk(node)), f"{node.name} has annotations"
+                       for n in ast.walk(node)), f"Take the type annotations out of {node.name}, which a cell shows {guide}"
         docstring = ast.get_docstring(node)
-        assert docstring and len(docstring.splitlines()) <= 2, node.name
+        assert docstring and len(docstring.splitlines()) <= 2, f"Begin the docstring of {node.name} with a paragraph of at most two lines {guide}"
 
 
 def test_what_raises_an_error_says_so_where_help_and_editors_look():

@@ -39,12 +39,14 @@ def test_what_is_counted_is_what_stands_before_the_exercises(tmp_path: Path) -> 
 def test_the_minutes_that_readers_are_told_are_those_of_the_formula(root: Path, sizes: dict[str, ChapterSize]) -> None:
     index = (root / "book" / "index.md").read_text("utf8")
     told = {name: int(minutes) for name, minutes in re.findall(r"notebooks/([\w/]+)\.ipynb\) \*(\d+) min\*", index)}
-    assert list(told) == [name for name in sizes if not name.startswith("appendix/")]
+    assert list(told) == [name for name in sizes if not name.startswith("appendix/")], (
+        "List every chapter in book/index.md (left), in order and with its minutes (book/authors.md, Add a chapter)")
     for name, minutes in told.items():
         opening = nbformat.read(root / "notebooks" / f"{name}.ipynb", as_version=4).cells[0].source
-        assert int(re.search(r"\*\*Time\*\*: about (\d+) minutes", opening)[1]) == minutes, name
+        assert re.findall(r"\*\*Time\*\*: about (\d+) minutes", opening)[:1] == [str(minutes)], (
+            f"Write **Time**: about {minutes} minutes, as in book/index.md, into the first cell of {name} (book/authors.md, The parts of a chapter)")
     wrong = {name: f"{sizes[name].minutes:.0f}" for name, minutes in told.items() if abs(minutes - sizes[name].minutes) > 5}
-    assert wrong == {}, "write these minutes into the chapter's first cell and into book/index.md (authors.md, How long a chapter is)"
+    assert wrong == {}, "Write these minutes into the chapter's first cell and into book/index.md (book/authors.md, How long a chapter is)"
 
 
 def test_lines_are_counted_by_part_and_what_changed_is_listed(tmp_path: Path) -> None:
@@ -67,9 +69,13 @@ def test_lines_are_counted_by_part_and_what_changed_is_listed(tmp_path: Path) ->
 
 def test_every_file_of_the_package_is_counted_once(root: Path) -> None:
     files = [file for top in ("d2lpar", "book", "tests") for file in (root / top).rglob("*.py")]
-    assert sum(lines_of_code(root).values()) == sum(len(file.read_text("utf8").splitlines()) for file in files)
     named = [place for places in PARTS.values() for place in places]
-    assert [place for place in named if not (root / place).is_dir() and not (root / f"{place}.py").exists()] == []
+    homes = {root / place for place in named}
+    assert [file.relative_to(root) for file in files if not homes & {file.with_suffix(""), *file.parents}] == [], (
+        "Move these files, or give them a place in PARTS in book/tools/chapter_sizes.py (book/authors.md, The tools)")
+    assert sum(lines_of_code(root).values()) == sum(len(file.read_text("utf8").splitlines()) for file in files)
+    assert [place for place in named if not (root / place).is_dir() and not (root / f"{place}.py").exists()] == [], (
+        "Change or delete these names in PARTS in book/tools/chapter_sizes.py (book/authors.md, The tools)")
 
 
 @pytest.mark.weekly
@@ -83,7 +89,7 @@ def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root:
     numbers = [int(number.replace(",", "")) for number in re.findall(r"\d+(?:,\d+)*", told[0])]
     assert len(numbers) == len(parts)
     wrong = {part: counted[part] for part, number in zip(parts, numbers) if abs(number - counted[part]) > 0.1 * counted[part]}
-    assert wrong == {}, "write these numbers of lines, rounded, into the last section of README.md"
+    assert wrong == {}, "Write these numbers of lines, rounded, into the last section of README.md (book/authors.md, Release)"
 
 
 @pytest.mark.slow

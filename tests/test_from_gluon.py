@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+GUIDE = "(book/authors.md, The rules)"
+
 
 class Block(NamedTuple):
     """A fenced block: its first line's number on the page, what stands before and after the fence, and the text."""
@@ -35,7 +37,7 @@ def run(blocks: list[Block], page: Path, num_devices: int) -> dict:
     """Execute the blocks in one namespace; an error names the line of the page."""
     namespace: dict = {"__name__": "from_gluon"}
     setting = "num_devices = 2\n"
-    assert sum(block.text.count(setting) for block in blocks) == 1
+    assert sum(block.text.count(setting) for block in blocks) == 1, f"Write {setting.strip()!r} once on the page {GUIDE}"
     for block in blocks:
         code = "\n" * (block.line - 1) + block.text.replace(setting, f"num_devices = {num_devices}\n")
         exec(compile(code, str(page), "exec"), namespace)
@@ -80,16 +82,17 @@ def test_every_pytorch_block_runs_and_its_asserts_hold(num_devices: int, runnabl
 def test_every_pytorch_block_claims_something(runnable: list[Block]) -> None:
     silent = [block.line for block in runnable[1:]
               if not any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(block.text)))]
-    assert len(runnable) > 30 and silent == []
+    assert len(runnable) > 30 and silent == [], f"Assert something in the blocks of book/from_gluon.md at these lines {GUIDE}"
 
 
 def test_every_block_is_either_run_or_marked_as_not_run(page: str, runnable: list[Block], gluon: list[Block]) -> None:
     blocks = blocks_of(page)
-    assert page.count("```") == 2 * len(blocks), "a fence that is not at the start of its line"
-    assert len(runnable) + len(gluon) == len(blocks)
+    assert page.count("```") == 2 * len(blocks), f"Put every fence at the start of its line, and close it {GUIDE}"
+    assert [block.line for block in blocks if block not in runnable and block not in gluon] == [], (
+        f"Begin the blocks at these lines with ```python, or with ```{{code-block}} python if they are in Gluon {GUIDE}")
     mark = "\n\n*Gluon, not run:*\n\n"
-    assert [block.line for block in gluon if not block.before.endswith(mark)] == []
-    assert [block.line for block in runnable if block.before.endswith(mark)] == []
+    assert [block.line for block in gluon if not block.before.endswith(mark)] == [], f"Write *Gluon, not run:* above the blocks at these lines {GUIDE}"
+    assert [block.line for block in runnable if block.before.endswith(mark)] == [], f"Take *Gluon, not run:* away above these blocks, which are run {GUIDE}"
     for block in gluon:
         ast.parse(block.text)  # it is Python, though; parsing does not execute
 

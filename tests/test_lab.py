@@ -23,6 +23,7 @@ from working_copy import bring_up_to_date
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[1]
+GUIDE = "(book/authors.md, The parts of a chapter)"
 NAMES = [name_of(path, ROOT / "notebooks") for path in tracked_notebooks(ROOT)]
 SHORT = "03_bugs_that_train"  # runs in seconds
 
@@ -109,7 +110,8 @@ def look_at_all(lab: Lab, name: str) -> None:
     lab.page.evaluate(SCROLL, [i for i, parts in enumerate(wanted) if any(parts)])
     with suppress(TooLate):
         lab.page.wait_for_function(f"wanted => JSON.stringify(({SHOWN})()) === JSON.stringify(wanted)", arg=wanted)
-    assert lab.page.evaluate(SHOWN) == wanted
+    assert lab.page.evaluate(SHOWN) == wanted, (
+        f"Run {name} again, so that each cell has the pictures, sliders and folds (right) that JupyterLab lacks or adds (left) {GUIDE}")
 
 
 def is_changed(page: Page) -> bool:
@@ -120,9 +122,10 @@ def is_changed(page: Page) -> bool:
 def look_before_a_run(lab: Lab, name: str) -> None:
     """The chapter shows all as the site does, and opening it has not changed it."""
     look_at_all(lab, name)
-    assert lab.page.locator("[title='Cross Reference Not Found']").count() == 0
-    assert "<Figure size" not in lab.page.locator(".jp-Notebook").inner_text()
-    assert not is_changed(lab.page)
+    lost = lab.page.locator("[title='Cross Reference Not Found']").evaluate_all("all => all.map(e => e.outerHTML.slice(0, 120))")
+    assert lost == [], f"Mend the links in {name} to a label that does not exist (book/authors.md, Fix a typo)"
+    assert "<Figure size" not in lab.page.locator(".jp-Notebook").inner_text(), f"End a plot cell of {name} with plt.show() or book.show(...) {GUIDE}"
+    assert not is_changed(lab.page), f"Store the outputs of {name} again: JupyterLab changes it when it opens it {GUIDE}"
 
 
 @pytest.mark.weekly

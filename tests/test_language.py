@@ -113,7 +113,8 @@ def test_no_phrase_that_is_always_a_mistake_is_in_the_book(root: Path) -> None:
     files = [path for path in tracked(root) if path.name.endswith((".md", ".ipynb", ".py", ".vl.json"))
              and not {"diagnose", "watch", "ring.py"} & set(path.relative_to(root).parts)]  # scripts as other people write them
     named = {file.relative_to(root).as_posix(): file.read_text("utf8") for file in files}
-    assert {name: found for name, source in named.items() if (found := hits(name, source))} == {}
+    assert {name: found for name, source in named.items() if (found := hits(name, source))} == {}, (
+        "Write what follows `write:` instead of what is between >> and << (book/authors.md, The rules)")
 
 
 def notebook(kind: str, source: str, caption: str = "") -> str:
@@ -135,7 +136,7 @@ def test_a_planted_sentence_is_found_once_in_every_kind_of_text(planted: str) ->
             ("g.md", f"```{{figure}} a.svg\n:alt: {planted}\n```"),
             ("h.md", f"![{planted}](a.svg)"),
             ("i.vl.json", json.dumps({"description": planted}))]:
-        assert len(hits(name, source)) == 1, name
+        assert len(hits(name, source)) == 1, f"Change the pattern or its sentence, which must be found once in {name} (book/authors.md, The rules)"
 
 
 def test_code_quotations_addresses_comments_and_strings_of_tests_are_left_out() -> None:

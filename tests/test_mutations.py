@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,21 +12,27 @@ import mutate
 from mutate import Mutation, mutated, mutations
 
 ROOT = Path(__file__).resolve().parents[1]
+GUIDE = "(book/authors.md, Change a function)"
 
 
 @pytest.mark.parametrize("mutation", mutations(ROOT), ids=lambda m: f"{m.function}: {m.why}")
 def test_every_mistake_has_one_place_in_the_package_and_a_test_file(mutation: Mutation, root: Path) -> None:
-    file, source = mutated(root, mutation)  # which compiles
-    assert source != file.read_text("utf8")
+    try:
+        file, source = mutated(root, mutation)  # which compiles
+    except ValueError as error:
+        pytest.fail(f"Change the entry in tests/mutations.toml, because {error} {GUIDE}", pytrace=False)
+    assert source != file.read_text("utf8"), f"Let `new` differ from `old` in tests/mutations.toml {GUIDE}"
     name, _, test = mutation.test.partition("::")
-    [file] = root.glob(f"tests/**/{name}")
-    assert not test or f"def {test}(" in file.read_text("utf8")
+    files = [*root.glob(f"tests/**/{name}")]
+    assert len(files) == 1, f"Name a test file in tests/mutations.toml: {name} is there {len(files)} times {GUIDE}"
+    assert not test or f"def {test}(" in files[0].read_text("utf8"), f"Name a test of {name} in tests/mutations.toml {GUIDE}"
 
 
 def test_no_mistake_is_there_twice_and_each_is_said_in_one_line(root: Path) -> None:
     every = mutations(root)
-    assert len({(m.function, m.old, m.new) for m in every}) == len(every) >= 60
-    assert all(m.why and "\n" not in m.why for m in every)
+    counts = Counter((m.function, m.old, m.new) for m in every)
+    assert [place for place, count in counts.items() if count > 1] == [] and len(every) >= 60, f"Enter each mistake once in tests/mutations.toml {GUIDE}"
+    assert [m for m in every if not m.why or "\n" in m.why] == [], f"Say `why` in one line {GUIDE}"
 
 
 @pytest.fixture

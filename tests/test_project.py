@@ -92,7 +92,7 @@ def test_make_installs_again_only_for_a_choice_of_pytorch_that_is_new(root: Path
 def test_make_alone_lists_every_target(root: Path) -> None:
     listed = subprocess.run(["make", "-s"], cwd=root, capture_output=True, text=True, check=True).stdout
     assert targets(root) == set(re.findall(r"^make ([a-z-]+) +\S", listed, re.M)), (
-        f"Name each target of the Makefile in .PHONY (left), and say behind `##` what it does (right) {TOOLS}")
+        f"Name each target of the Makefile in .PHONY (left), and say after `##` what it does (right) {TOOLS}")
     assert targets(root) >= {"help", "book", "test", "lab", "edit", "run", "diff", "gpu-report", "clean"}
 
 

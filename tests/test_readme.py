@@ -12,6 +12,9 @@ import draw_finding
 from chapter_sizes import measure
 from sync_cells import package_text
 
+INDEX = "(book/authors.md, Add a chapter)"
+TOOLS = "(book/authors.md, The tools)"
+
 
 @pytest.fixture(scope="module")
 def readme(root: Path) -> str:
@@ -20,29 +23,33 @@ def readme(root: Path) -> str:
 
 def test_the_picture_shows_the_numbers_of_its_chapter_and_the_words_beside_it_say_them(readme: str) -> None:
     found = draw_finding.factors()
-    assert found == {k: 2.0 ** (k - 1) for k in (1, 2, 3, 4, 5)}
+    assert found == {k: 2.0 ** (k - 1) for k in (1, 2, 3, 4, 5)}, f"Change the picture and the words in README.md with the chapter {TOOLS}"
     picture = draw_finding.PICTURE.read_text("utf8")
     shown = re.findall(r"<text [^>]*>([^<]*)</text>", picture)
     [axes] = draw_finding.draw(found).axes
     drawn = [text.get_text() for text in (*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.xaxis.label)]
-    assert sorted(shown) == sorted(drawn), "python book/tools/draw_finding.py"
+    assert sorted(shown) == sorted(drawn), f"Run: python book/tools/draw_finding.py {TOOLS}"
     alt, file = re.search(r"!\[(.*?)\]\((.*?)\)", readme).groups()
     assert file == "book/_static/finding.svg"
-    assert re.findall(r"\d+", alt) == [*map(str, found), *(f"{factor:g}" for factor in found.values())]
+    assert re.findall(r"\d+", alt) == [*map(str, found), *(f"{factor:g}" for factor in found.values())], (
+        f"Say these numbers in the alt text of the picture in README.md {TOOLS}")
 
 
 def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, readme: str) -> None:
     cells = nbformat.read(root / "notebooks" / "14_is_my_script_right.ipynb", as_version=4).cells
     watched = next(cell for cell in cells if cell.cell_type == "code" and "dp.watch" in cell.source)
-    assert re.search(r"^```text\n(.*?)```", readme, re.M | re.S)[1] == watched.outputs[0].text
+    assert re.search(r"^```text\n(.*?)```", readme, re.M | re.S)[1] == watched.outputs[0].text, (
+        "Show in README.md (left) what 14_is_my_script_right prints (right) (book/authors.md, The rules)")
     lines = (root / "d2lpar" / "pages" / "stored" / "ring.py").read_text("utf8").splitlines()
-    assert "script of thirty lines" in readme and len(lines) in range(28, 33)
+    assert "script of thirty lines" in readme and len(lines) in range(28, 33), (
+        "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and say it here (book/authors.md, The rules)")
 
 
 def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
     shown = re.search(r"^```python\n(.*?)\n```", readme, re.M | re.S)[1]
     head, docstring, *body = package_text("scratch", "train_batch").splitlines()
-    assert docstring.strip().startswith('"""') and shown.splitlines() == [head, *body]
+    assert docstring.strip().startswith('"""')
+    assert shown.splitlines() == [head, *body], "Show in README.md (left) the function of the package (right) (book/authors.md, Change a function)"
 
 
 def test_the_ways_through_the_book_take_about_as_long_as_they_say(root: Path, readme: str, chapters: list[Path]) -> None:
@@ -51,7 +58,8 @@ def test_the_ways_through_the_book_take_about_as_long_as_they_say(root: Path, re
     told = {"twenty minutes": first[1], "one hour": first[1] + first[4] + first[5], "two hours": sum(first)}
     index = (root / "book" / "index.md").read_text("utf8")
     for words, longest in {"twenty minutes": 25, "one hour": 75, "two hours": 135}.items():
-        assert f"| **{words}** |" in readme and f"card}} {words.capitalize()}" in index
-        assert 0.8 * longest <= told[words] <= longest, f"{told[words]:.0f} minutes are no {words}: change README.md and book/index.md"
+        assert f"| **{words}** |" in readme and f"card}} {words.capitalize()}" in index, f"Name the way of {words} in README.md and in book/index.md {INDEX}"
+        assert 0.8 * longest <= told[words] <= longest, (
+            f"Change README.md and book/index.md: the way of {words} takes {told[words]:.0f} minutes {INDEX}")
     number = re.search(r"book of (\d+) Jupyter notebooks", readme)[1]
-    assert int(number) == len(minutes), f"the first lines of README.md have to say {len(minutes)} notebooks"
+    assert int(number) == len(minutes), f"Write {len(minutes)} notebooks instead of {number} in the first lines of README.md {INDEX}"

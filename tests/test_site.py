@@ -15,6 +15,8 @@ from export_script import script_of
 
 pytestmark = pytest.mark.slow
 
+TYPO, PARTS = "(book/authors.md, Fix a typo)", "(book/authors.md, The parts of a chapter)"
+
 LOADED = {"script": ("src",), "img": ("src", "srcset"), "iframe": ("src",), "source": ("src", "srcset"),
           "video": ("src", "poster"), "audio": ("src",), "embed": ("src",), "object": ("data",), "image": ("href",)}
 LOADED_LINKS = {"stylesheet", "icon", "preload", "modulepreload", "prefetch", "preconnect", "dns-prefetch", "manifest"}
@@ -61,7 +63,7 @@ def test_every_internal_link_and_anchor_exists(parsed: dict[Path, Page]) -> None
             checked += 1
             broken += [] if there else [f"{page.path.name}: {address}"]
     assert checked > 100
-    assert broken == []
+    assert broken == [], f"Mend these links: the file or the heading does not exist {TYPO}"
 
 
 def test_every_image_has_words_for_those_who_do_not_see_it(parsed: dict[Path, Page]) -> None:
@@ -69,7 +71,7 @@ def test_every_image_has_words_for_those_who_do_not_see_it(parsed: dict[Path, Pa
     assert images
     silent = [f"{name}: {image.get('src')}, alt {image.get('alt')!r}" for name, image in images
               if len(re.findall(r"[\u3400-\u9fff]|[^\s\u3400-\u9fff]+", image.get("alt", ""))) < 3 or Path(image["src"]).stem in image["alt"]]
-    assert silent == []
+    assert silent == [], f"Say in at least three words what each picture shows {PARTS}"
 
 
 def test_nothing_is_loaded_from_another_host(site: Path, parsed: dict[Path, Page]) -> None:
@@ -77,7 +79,7 @@ def test_nothing_is_loaded_from_another_host(site: Path, parsed: dict[Path, Page
     for sheet in site.rglob("*.css"):
         used = re.findall(r"url\(\s*['\"]?([^'\")]+)|@import\s+['\"]([^'\"]+)", sheet.read_text("utf8"))
         foreign += [f"{sheet.name}: {a or b}" for a, b in used if is_elsewhere(a or b)]
-    assert foreign == []
+    assert foreign == [], f"Put these files into book/_static/, so that the site works without a network {PARTS}"
 
 
 def test_chapters_are_counted_wherever_a_page_names_them(chapters: list[Path], parsed: dict[Path, Page], site: Path) -> None:
@@ -95,7 +97,7 @@ def test_exercises_are_counted_from_1_on_every_page_as_in_jupyterlab(root: Path,
     for chapter in notebooks:
         text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
         exercises = sum(len(re.findall(r"^```\{exercise\}", cell.source, re.M)) for cell in nbformat.read(chapter, as_version=4).cells)
-        assert exercises or chapter.parent.name == "appendix"
+        assert exercises or chapter.parent.name == "appendix", f"Add an exercise to {chapter.name} (book/authors.md, Add an exercise)"
         assert re.findall(r'<span class="caption-number">Exercise (.*?) </span>', text) == [
             str(number) for number in range(1, exercises + 1)]
 
@@ -106,7 +108,7 @@ def test_a_page_loads_no_more_than_it_needs(site: Path, parsed: dict[Path, Page]
         scripts = sum(file.stat().st_size for file in files if file.suffix == ".js" and "mathjax" not in file.parts
                       and file.name != "search_texts.js")  # the text of the book
         explorer = any(file.name == "explorer.js" for file in files)  # Vega is 0.9 MB
-        assert scripts < 200_000 + 950_000 * explorer, page.path.name
+        assert scripts < 200_000 + 950_000 * explorer, f"{page.path.name}: load fewer or smaller scripts {PARTS}"
 
 
 @pytest.mark.slow

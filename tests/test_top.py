@@ -20,6 +20,8 @@ import d2lpar
 from d2lpar.checks import OLDEST_TORCH, _refuse_old_torch
 from revisions import tracked
 
+TORCH, TOOLS, RENAME = (f"(book/authors.md, {section})" for section in ("Upgrade PyTorch", "The tools", "Change a function"))
+
 SLOW_TO_LOAD = {"matplotlib", "d2l", "torchvision", "pandas", "torch._dynamo", "IPython"}
 LOADED = "import torch, sys; before = set(sys.modules); import d2lpar; print(*(set(sys.modules) - before))"
 
@@ -28,9 +30,11 @@ LOADED = "import torch, sys; before = set(sys.modules); import d2lpar; print(*(s
 def test_the_package_loads_little_more_than_pytorch_does() -> None:
     run = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     loaded = set(run.stdout.split())
-    assert "d2lpar.scratch" in loaded and SLOW_TO_LOAD & loaded == set()
-    assert {name for name in loaded if re.match(r"d2lpar\.(diagnosis|cluster|pages)\b", name)} == set()
-    assert len([name for name in loaded if not name.startswith("d2lpar")]) <= 60, sorted(loaded)
+    inside = "Import these inside the function that needs them, so that `import d2lpar` is quick (book/authors.md, The rules)"
+    assert "d2lpar.scratch" in loaded
+    assert SLOW_TO_LOAD & loaded == set(), inside
+    assert {name for name in loaded if re.match(r"d2lpar\.(diagnosis|cluster|pages)\b", name)} == set(), inside
+    assert len(more := sorted(name for name in loaded if not name.startswith("d2lpar"))) <= 60, f"{inside}: {more}"
 
 
 BLOCKED = """\
@@ -83,13 +87,14 @@ def test_no_version_of_pytorch_that_is_new_enough_is_refused(version: str) -> No
 
 def test_the_oldest_version_of_pytorch_is_the_same_wherever_it_is_named(root: Path) -> None:
     oldest = ".".join(map(str, OLDEST_TORCH))
-    assert f"torch>={oldest}" in tomllib.loads((root / "pyproject.toml").read_text("utf8"))["project"]["dependencies"]
-    assert re.findall(r"PyTorch (\S+) or newer", (root / "book" / "setup.md").read_text("utf8")) == [oldest]
+    everywhere = f"Name the same oldest version in checks.py, pyproject.toml, setup.md, weekly.yml, authors.md and try_install.py {TORCH}"
+    assert f"torch>={oldest}" in tomllib.loads((root / "pyproject.toml").read_text("utf8"))["project"]["dependencies"], everywhere
+    assert re.findall(r"PyTorch (\S+) or newer", (root / "book" / "setup.md").read_text("utf8")) == [oldest], everywhere
     weekly = yaml.safe_load((root / ".github" / "workflows" / "weekly.yml").read_text("utf8"))
     tried = weekly["jobs"]["older"]["strategy"]["matrix"]["torch"]
-    assert tried[0] == f"{oldest}.0" and len(tried) == 2
+    assert tried[0] == f"{oldest}.0" and len(tried) == 2, everywhere
     tools = (root / "book" / "authors.md").read_text("utf8"), (root / "book" / "tools" / "try_install.py").read_text("utf8")
-    assert {version for text in tools for version in re.findall(r"try_install\.py (\d\S*?)`", text)} == {tried[0]}
+    assert {version for text in tools for version in re.findall(r"try_install\.py (\d\S*?)`", text)} == {tried[0]}, everywhere
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
@@ -123,7 +128,7 @@ def test_every_name_of_the_package_that_people_are_told_is_there(root: Path) -> 
                 exec(f"import d2lpar{name}", {})
             except ImportError:
                 lost.append((place, name))
-    assert lost == []
+    assert lost == [], f"Write the name as it is now: d2lpar and dp have none of these {RENAME}"
 
 
 HELPS = """\
@@ -142,13 +147,13 @@ def test_every_command_of_the_package_that_people_are_told_is_one_and_needs_the_
     told = {word for text in texts(root).values() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
     assert {"watch", "diagnose", "script"} <= told
     said = core_alone("-c", HELPS, *sorted(told))
-    assert re.findall(r"^usage: python -m d2lpar ([a-z]+)", said, re.M) == sorted(told)
+    assert re.findall(r"^usage: python -m d2lpar ([a-z]+)", said, re.M) == sorted(told), f"Name only commands of `python -m d2lpar` that exist {RENAME}"
 
 
 def test_every_target_of_make_and_every_tool_that_people_are_told_is_one(root: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text("utf8"), re.M))
-    told = {word for place, text in texts(root).items()
+    told = {(place, word) for place, text in texts(root).items()
             for word in re.findall(r"(?:`|^ *)make ([a-z-]+)" if place.endswith(".md") else r"`make ([a-z-]+)", text, re.M)}
-    assert len(told) > 5 and told <= targets
-    tools = {tool for text in texts(root).values() for tool in re.findall(r"\bbook/tools/\w+\.py", text)}
-    assert len(tools) > 10 and {tool for tool in tools if not (root / tool).exists()} == set()
+    assert len({word for _, word in told}) > 5 and {(place, word) for place, word in told if word not in targets} == set(), f"Name a target of make that exists {TOOLS}"
+    tools = {(place, tool) for place, text in texts(root).items() for tool in re.findall(r"\bbook/tools/\w+\.py", text)}
+    assert len({tool for _, tool in tools}) > 10 and {(place, tool) for place, tool in tools if not (root / tool).exists()} == set(), f"Name a tool that exists {TOOLS}"
