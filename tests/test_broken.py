@@ -13,6 +13,7 @@ from d2lpar.pages.cells import without_checks
 BUGS = [function for name, function in inspect.getmembers(broken, inspect.isfunction)
         if function.__module__ == broken.__name__]
 CPU = torch.device("cpu")
+GUIDE = "(book/authors.md, Show a bug)"
 
 
 def three_numbers():
@@ -58,7 +59,7 @@ def test_what_passes_by_is_added_in_another_order_on_every_rank():
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
 def test_every_bug_says_what_is_wrong_and_whose_it_is(bug):
     doc = inspect.getdoc(bug)
-    assert doc.startswith("Wrong") and "\n\nSource: " in doc
+    assert doc.startswith("Wrong") and "\n\nSource: " in doc, f"Begin the docstring of {bug.__name__} with `Wrong`, and add a paragraph `Source: ...` {GUIDE}"
 
 
 def test_nothing_in_the_package_uses_a_bug(root):
@@ -66,5 +67,5 @@ def test_nothing_in_the_package_uses_a_bug(root):
     for module in (root / "d2lpar").rglob("*.py"):
         if module.stem != "broken":
             text = module.read_text("utf8")
-            assert not re.search(r"import.*\bbroken\b|broken import", text), module.name
-            assert not any(name in text for name in names), module.name
+            assert not re.search(r"import.*\bbroken\b|broken import", text), f"Import nothing from broken.py in {module.name} {GUIDE}"
+            assert [name for name in names if name in text] == [], f"Name no bug of broken.py in {module.name} {GUIDE}"

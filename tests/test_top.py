@@ -144,10 +144,12 @@ for word in sys.argv[1:]:
 
 def test_every_command_of_the_package_that_people_are_told_is_one_and_needs_the_core_alone(
         root: Path, core_alone: Callable[..., str]) -> None:
-    told = {word for text in texts(root).values() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
+    named = {(place, word) for place, text in texts(root).items() for word in re.findall(r"python -m d2lpar (?!-)([a-z]+)", text)}
+    told, there = {word for _, word in named}, re.search(r"\{([a-z,]+)\}", core_alone("-m", "d2lpar", "--help"))[1].split(",")
     assert {"watch", "diagnose", "script"} <= told
+    assert {(place, word) for place, word in named if word not in there} == set(), f"Name a command of `python -m d2lpar` that exists {RENAME}"
     said = core_alone("-c", HELPS, *sorted(told))
-    assert re.findall(r"^usage: python -m d2lpar ([a-z]+)", said, re.M) == sorted(told), f"Name only commands of `python -m d2lpar` that exist {RENAME}"
+    assert re.findall(r"^usage: python -m d2lpar ([a-z]+)", said, re.M) == sorted(told)
 
 
 def test_every_target_of_make_and_every_tool_that_people_are_told_is_one(root: Path) -> None:
