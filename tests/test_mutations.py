@@ -17,10 +17,12 @@ GUIDE = "(book/authors.md, Change a function)"
 
 @pytest.mark.parametrize("mutation", mutations(ROOT), ids=lambda m: f"{m.function}: {m.why}")
 def test_every_mistake_has_one_place_in_the_package_and_a_test_file(mutation: Mutation, root: Path) -> None:
+    wrong = ""
     try:
         file, source = mutated(root, mutation)  # which compiles
-    except ValueError as error:
-        pytest.fail(f"Change the entry in tests/mutations.toml, because {error} {GUIDE}", pytrace=False)
+    except (ValueError, SyntaxError) as error:
+        wrong = str(error)
+    assert wrong == "", f"Change the entry in tests/mutations.toml {GUIDE}"
     assert source != file.read_text("utf8"), f"Let `new` differ from `old` in tests/mutations.toml {GUIDE}"
     name, _, test = mutation.test.partition("::")
     files = [*root.glob(f"tests/**/{name}")]

@@ -156,6 +156,8 @@ def test_every_target_of_make_and_every_tool_that_people_are_told_is_one(root: P
     targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text("utf8"), re.M))
     told = {(place, word) for place, text in texts(root).items()
             for word in re.findall(r"(?:`|^ *)make ([a-z-]+)" if place.endswith(".md") else r"`make ([a-z-]+)", text, re.M)}
-    assert len({word for _, word in told}) > 5 and {(place, word) for place, word in told if word not in targets} == set(), f"Name a target of make that exists {TOOLS}"
+    assert len({word for _, word in told}) > 5
+    assert {(place, word) for place, word in told if word not in targets} == set(), f"Name a target of make that exists {TOOLS}"
     tools = {(place, tool) for place, text in texts(root).items() for tool in re.findall(r"\bbook/tools/\w+\.py", text)}
-    assert len({tool for _, tool in tools}) > 10 and {(place, tool) for place, tool in tools if not (root / tool).exists()} == set(), f"Name a tool that exists {TOOLS}"
+    assert len({tool for _, tool in tools}) > 10
+    assert {(place, tool) for place, tool in tools if not (root / tool).exists()} == set(), f"Name a tool that exists {TOOLS}"
