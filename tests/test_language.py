@@ -136,7 +136,7 @@ def test_a_planted_sentence_is_found_once_in_every_kind_of_text(planted: str) ->
             ("g.md", f"```{{figure}} a.svg\n:alt: {planted}\n```"),
             ("h.md", f"![{planted}](a.svg)"),
             ("i.vl.json", json.dumps({"description": planted}))]:
-        assert len(hits(name, source)) == 1, f"Change the pattern or its sentence, so that it finds one phrase there, in any kind of text; {name} is one (book/authors.md, The rules)"
+        assert len(hits(name, source)) == 1, f"Change the pattern or its sentence: in every kind of text, such as {name}, it must be found once (book/authors.md, The rules)"
 
 
 def test_code_quotations_addresses_comments_and_strings_of_tests_are_left_out() -> None:
