@@ -89,7 +89,7 @@ def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root:
     numbers = [int(number.replace(",", "")) for number in re.findall(r"\d+(?:,\d+)*", told[0])]
     assert len(numbers) == len(parts)
     wrong = {part: counted[part] for part, number in zip(parts, numbers) if abs(number - counted[part]) > 0.1 * counted[part]}
-    assert wrong == {}, "Write these numbers of lines, rounded, into the last section of README.md (book/authors.md, Release)"
+    assert wrong == {}, "Write these numbers of lines, rounded, into the last section of README.md (book/authors.md, The tools)"
 
 
 @pytest.mark.slow

@@ -36,7 +36,8 @@ def test_prose_becomes_comments_and_code_stays_as_it_is(tmp_path: Path) -> None:
 def test_the_script_begins_with_what_it_needs_and_how_to_run_it(chapters: list[Path]) -> None:
     for chapter in chapters:
         head, title, rest = script_of(chapter).partition("\n# # ")
-        assert f"python {chapter.stem}.py\n" in head and "Python >=3.11,<3.15" in head and "[pages]" in head
+        assert f"python {chapter.stem}.py\n" in head and "[pages]" in head
+        assert "Python >=3.11,<3.15" in head, "Change the versions of Python in all files that name them (book/authors.md, Where things are)"
         assert all(line.startswith("#") or not line for line in head.splitlines())
         compile(title + rest, chapter.stem, "exec")
 

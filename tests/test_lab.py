@@ -111,7 +111,7 @@ def look_at_all(lab: Lab, name: str) -> None:
     with suppress(TooLate):
         lab.page.wait_for_function(f"wanted => JSON.stringify(({SHOWN})()) === JSON.stringify(wanted)", arg=wanted)
     assert lab.page.evaluate(SHOWN) == wanted, (
-        f"Run {name} again, so that each cell has the pictures, sliders and folds (right) that JupyterLab lacks or adds (left) {GUIDE}")
+        f"Run the notebook {name} again: JupyterLab shows different pictures, sliders or folded cells (left) from those that are stored (right) {GUIDE}")
 
 
 def is_changed(page: Page) -> bool:

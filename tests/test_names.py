@@ -94,7 +94,7 @@ def test_nobody_reads_a_private_name_of_another_module(root: Path) -> None:
             if isinstance(node, ast.Attribute) and is_private(node.attr) and (
                     node.attr in theirs or ast.unparse(node.value) in bound):
                 read.append(f"{here}: {ast.unparse(node)}")
-    assert read == [], f"Do not use these here: they are private to other modules. Rename them without the underscore, or use something public {RULES}"
+    assert read == [], f"Use something public instead, or rename these without the underscore: they are private to other modules {RULES}"
 
 
 def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
