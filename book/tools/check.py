@@ -60,10 +60,11 @@ class Book:
         self.code = {name for name in self.files if CODE.fullmatch(name)}
         self.tests = sorted(name for name in self.code if TEST.fullmatch(name))
         self.modules = {module_of(name): name for name in self.code}
-        self.by_name: dict[str, set[str]] = {}  # file names, except those that do not say which file is meant
+        # file names, except those that do not say which file is meant, and that of the guide, to which failures point
+        self.by_name: dict[str, set[str]] = {}
         for name in self.files:
             for word in {Path(name).name, Path(name).stem if name in self.notebooks else Path(name).name}:
-                if word not in ("__init__.py", "__main__.py", "conftest.py"):
+                if word not in ("__init__.py", "__main__.py", "conftest.py", "authors.md"):
                     self.by_name.setdefault(word, set()).add(name)
         self.homes = {package: passed_on((root / file).read_text("utf8"))[0] for package, file in PACKAGES.items()}
 
