@@ -95,7 +95,8 @@ def test_the_chapter_which_runs_each_training_shows_the_verdict_of_the_table(tab
     [*rows, end] = next(text for text in shown if f"{last}\n" in text).splitlines()
     names = {name: ", ".join(names if table is RIGHT else names[:1]) for name, (_, _, names) in table.items()}
     assert rows == [f"{name:{40 if table is RIGHT else 38}} {said}" for name, said in names.items()], (
-        "run the page again: python book/tools/run_notebooks.py 14_is_my_script_right")
+        "Run the page that prints the table again: python book/tools/run_notebooks.py 14_is_my_script_right "
+        "(book/authors.md, Add a rule to `diagnose` and `watch`)")
     assert end == f"{len(table)} {last}"
 
 
