@@ -98,4 +98,5 @@ def test_the_authors_page_shows_the_tables(root: Path, site: Path, sizes: dict[s
     for name, one in sizes.items():
         assert f"<p>{name}</p>" in page and f"<p>{one.all_words:,}</p>" in page
     for part, lines in lines_of_code(root).items():
-        assert f"<p>{part}</p>" in page and f"<p>{lines:,}</p>" in page
+        assert (f"<p>{part}</p>" in page, f"<p>{lines:,}</p>" in page) == (True, True), (
+            f"Let book/authors.md show this part and its {lines:,} lines: {part} (book/authors.md, How large the code is)")

