@@ -36,7 +36,7 @@ book: .venv/installed ## install what is missing into .venv, build the site, and
 test: .venv/installed ## run every notebook again, compare the outputs with the stored ones, and run the tests
 	@.venv/bin/pytest --nbval
 
-check: .venv/installed ## run only the notebooks and tests that your change can affect, and say what is left out: three minutes or less for most changes
+check: .venv/installed ## run only the notebooks and tests that your change can affect, and list what is left out (two to four minutes for most changes)
 	@.venv/bin/python book/tools/check.py $(if $(filter-out file,$(origin REV)),"$(REV)")
 
 slow: .venv/installed ## run the long tests that make test leaves out: kill tests, and tests of the authors' tools

@@ -92,7 +92,7 @@ from d2lpar.timing import Stopwatch as Stopwatch
 from d2lpar.timing import time_each_repeat as time_each_repeat
 from d2lpar.timing import time_interleaved as time_interleaved
 
-if TYPE_CHECKING:  # what completes names reads these lines; a program imports them on first use, by `__getattr__`
+if TYPE_CHECKING:  # editors read these lines; at run time, `__getattr__` imports each name on first use
     from d2lpar.cluster import Cluster as Cluster
     from d2lpar.cluster import ClusterError as ClusterError
     from d2lpar.diagnosis.compare import diagnose as diagnose

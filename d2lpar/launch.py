@@ -52,10 +52,10 @@ _first: list = []  # the program and its environment, as they were when the fork
 
 
 class Hosts(Protocol):
-    """What ranks on several hosts need to know, such as a `d2lpar.cluster.Cluster`."""
+    """What `RankGroup` needs of a set of hosts; a `d2lpar.cluster.Cluster` has it."""
 
     def network(self, rank: int) -> list[str]:
-        """The files of the namespaces that a rank's process enters, in this order, to be on its host."""
+        """The namespace files that a rank's process must enter, in this order, to run on its host."""
         ...
 
 

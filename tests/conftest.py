@@ -158,7 +158,7 @@ def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", root, "--path-output", out,
                             "-W", "-n", "--keep-going", "-q"], capture_output=True, text=True)
     assert build.returncode == 0, (
-        f"Mend what the build complains about, and try it with: make book (book/authors.md, Fix a typo)\n{build.stderr}{build.stdout}")
+        f"Fix what the build complains about, and try it with: make book (book/authors.md, Fix a typo)\n{build.stderr}{build.stdout}")
     return out / "_build" / "html"
 
 

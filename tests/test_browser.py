@@ -171,7 +171,7 @@ def test_no_line_of_code_or_output_is_wider_than_its_box(found: dict[str, Found]
 
 def test_no_page_breaks_a_rule_of_accessibility(found: dict[str, Found]) -> None:
     assert {name: page.violations for name, page in found.items() if page.violations} == {}, (
-        f"Mend these parts; each rule is explained on dequeuniversity.com/rules/axe {PARTS}")
+        f"Fix these parts; each rule is explained on dequeuniversity.com/rules/axe {PARTS}")
 
 
 def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str, Found]) -> None:
@@ -181,7 +181,7 @@ def test_figures_are_as_bright_on_dark_pages_as_they_were_drawn(found: dict[str,
 def test_formulas_are_typeset_everywhere(found: dict[str, Found]) -> None:
     formulas = {name: page.formulas for name, page in found.items()}
     assert {name: (wanted, typeset, wrong) for name, (wanted, typeset, wrong) in formulas.items() if typeset < wanted or wrong} == {}, (
-        f"Mend the formulas of these pages, of which some are not typeset (wanted, typeset, wrong) {PARTS}")
+        f"Fix the formulas of these pages, of which some are not typeset (wanted, typeset, wrong) {PARTS}")
     assert sum(page.formulas[0] for page in found.values()) > 100
 
 

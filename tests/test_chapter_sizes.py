@@ -89,7 +89,7 @@ def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root:
     numbers = [int(number.replace(",", "")) for number in re.findall(r"\d+(?:,\d+)*", told[0])]
     assert len(numbers) == len(parts)
     wrong = {part: counted[part] for part, number in zip(parts, numbers) if abs(number - counted[part]) > 0.1 * counted[part]}
-    assert wrong == {}, "Write these numbers of lines, rounded, into the last section of README.md (book/authors.md, The tools)"
+    assert wrong == {}, "Write these numbers of lines, to within 10%, into the last section of README.md (book/authors.md, How large the code is)"
 
 
 @pytest.mark.slow
@@ -99,4 +99,4 @@ def test_the_authors_page_shows_the_tables(root: Path, site: Path, sizes: dict[s
         assert f"<p>{name}</p>" in page and f"<p>{one.all_words:,}</p>" in page
     for part, lines in lines_of_code(root).items():
         assert (f"<p>{part}</p>" in page, f"<p>{lines:,}</p>" in page) == (True, True), (
-            f"Let book/authors.md show this part and its {lines:,} lines: {part} (book/authors.md, How large the code is)")
+            f"Make `code-sizes` in book_ext.py show this part with its {lines:,} lines: {part} (book/authors.md, How large the code is)")

@@ -147,7 +147,7 @@ def test_in_this_book_a_module_is_run_by_the_chapters_about_it(root: Path, modul
     chosen = choose(root, "HEAD", {f"d2lpar/{module}.py"})
     assert chosen.everything == "" and fewest <= len(chosen.notebooks) <= most, chosen.notebooks
     assert {f"notebooks/{name}.ipynb" for name in among} - set(chosen.notebooks) == set(), (
-        "Give these chapters their new names in this test, or mend book/tools/check.py (book/authors.md, The tools)")
+        "Give these chapters their new names in this test, or fix book/tools/check.py (book/authors.md, The tools)")
     own = f"tests/test_{Path(module).stem}.py"
     assert own in chosen.tests or not (root / own).exists()
     assert "tests/test_notebooks.py" in chosen.tests and "tests/test_pages.py" in chosen.tests
@@ -156,4 +156,4 @@ def test_in_this_book_a_module_is_run_by_the_chapters_about_it(root: Path, modul
 def test_every_chapter_depends_on_modules_of_the_book(root: Path) -> None:
     book = Book(root)
     idle = [name for name in book.notebooks if not any(used.startswith("d2lpar/") for used in book.uses(name))]
-    assert idle == [], "Mend book/tools/check.py, which finds nothing of the package in these (book/authors.md, The tools)"
+    assert idle == [], "Fix book/tools/check.py: it finds no module of d2lpar in these notebooks (book/authors.md, The tools)"

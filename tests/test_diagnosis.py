@@ -70,7 +70,7 @@ def of(name, ranks):
 
 
 def each_of(table, *daily):
-    """Each training of a table; in `make test` only some, because the chapter on `diagnose` runs all of them."""
+    """Parametrize over a table. `make test` runs only some, because the chapter on `diagnose` runs them all."""
     return pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.weekly] * (name not in daily)) for name in table])
 
 

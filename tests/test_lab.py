@@ -123,7 +123,7 @@ def look_before_a_run(lab: Lab, name: str) -> None:
     """The chapter shows all as the site does, and opening it has not changed it."""
     look_at_all(lab, name)
     lost = lab.page.locator("[title='Cross Reference Not Found']").evaluate_all("all => all.map(e => e.outerHTML.slice(0, 120))")
-    assert lost == [], f"Mend the links in {name} to a label that does not exist (book/authors.md, Fix a typo)"
+    assert lost == [], f"Fix the links in {name} to a label that does not exist (book/authors.md, Fix a typo)"
     assert "<Figure size" not in lab.page.locator(".jp-Notebook").inner_text(), f"End a plot cell of {name} with plt.show() or book.show(...) {GUIDE}"
     assert not is_changed(lab.page), f"Store the outputs of {name} again: JupyterLab changes it when it opens it {GUIDE}"
 

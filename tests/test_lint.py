@@ -26,4 +26,4 @@ def test_nothing_is_found(command: tuple[str, ...], root: Path) -> None:
     own = [] if command is PYREFLY else [str(file) for file in tracked(root) if file.suffix in (".py", ".ipynb")]
     code, said = run((*command, *own), root)
     if code:
-        pytest.fail(f"Mend what `{command[2]} check` finds; `ruff check --fix` mends some of it (book/authors.md, The tools):\n\n{said}", pytrace=False)
+        pytest.fail(f"Fix what `{command[2]} check` finds; `ruff check --fix` mends some of it (book/authors.md, The tools):\n\n{said}", pytrace=False)

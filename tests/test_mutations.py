@@ -26,7 +26,7 @@ def test_every_mistake_has_one_place_in_the_package_and_a_test_file(mutation: Mu
     assert source != file.read_text("utf8"), f"Let `new` differ from `old` in tests/mutations.toml {GUIDE}"
     name, _, test = mutation.test.partition("::")
     files = [*root.glob(f"tests/**/{name}")]
-    assert len(files) == 1, f"Name a test file in tests/mutations.toml: {name} is there {len(files)} times {GUIDE}"
+    assert len(files) == 1, f"Name exactly one test file in tests/mutations.toml: {len(files)} are called {name} {GUIDE}"
     assert not test or f"def {test}(" in files[0].read_text("utf8"), f"Name a test of {name} in tests/mutations.toml {GUIDE}"
 
 

@@ -94,7 +94,7 @@ def test_nobody_reads_a_private_name_of_another_module(root: Path) -> None:
             if isinstance(node, ast.Attribute) and is_private(node.attr) and (
                     node.attr in theirs or ast.unparse(node.value) in bound):
                 read.append(f"{here}: {ast.unparse(node)}")
-    assert read == [], f"Use something public instead, or rename these without the underscore: they are private to other modules {RULES}"
+    assert read == [], f"Use a public name, or drop the underscore: each of these is private to the module that defines it {RULES}"
 
 
 def test_every_public_function_and_class_has_a_docstring(root: Path) -> None:
@@ -179,7 +179,7 @@ def test_nothing_in_the_helper_imports_the_diagnosis_the_cluster_or_what_only_pa
 
 def test_the_top_of_the_package_imports_what_is_no_helper_on_first_use_and_lists_it(root: Path) -> None:
     later = {name for name, module in public(root).items() if re.match(r"d2lpar\.(diagnosis|cluster)\b", module)}
-    assert later == {"Cluster", "ClusterError", "check_feed", "diagnose", "watch"}, f"Import only these from the diagnosis and the cluster, or name the new one here {ADD}"
+    assert later == {"Cluster", "ClusterError", "check_feed", "diagnose", "watch"}, f"Remove the new name, which comes from diagnosis/ or the cluster, or add it to the set in this test {ADD}"
     assert later - set(dir(d2lpar)) == set(), f"Add these to _ON_FIRST_USE in d2lpar/__init__.py {ADD}"
     for name in later:
         assert getattr(d2lpar, name).__module__ == public(root)[name]

@@ -123,7 +123,7 @@ def test_tags_are_from_the_list(path):
 def test_a_cell_is_skipped_only_if_a_weekly_test_does_the_same(notebooks: list[Path]) -> None:
     skipped = [(path.stem, "two_deaths" in cell.source) for path in notebooks
                for cell in code_cells(read(path)) if "nbval-skip" in cell.metadata.get("tags", [])]
-    assert skipped == [("23_cluster_in_a_laptop", True)], f"Add a weekly test that does what the skipped cell does, and name it here {TAGGED}"
+    assert skipped == [("23_cluster_in_a_laptop", True)], f"Add a weekly test that does what the skipped cell does, and name it in this test {TAGGED}"
     assert re.search(r"@pytest.mark.weekly.*\n.*PowerOff.*\ndef test_\w+_the_run_ends_with_the_same_bits",
                      (ROOT / "tests" / "test_cluster.py").read_text("utf8"))
 
@@ -284,7 +284,7 @@ def test_the_check_of_every_exercise_refuses_the_stub_and_accepts_the_solution(p
                 exec(source, names)
                 exec(checks[name].source, names)
             verdicts.append(printed.getvalue())
-        assert verdicts[0][:9] == "Not yet: ", f"{name}: let the check refuse the stub {EXERCISE}"
+        assert verdicts[0][:9] == "Not yet: ", f"Make the check of {name} reject the stub {EXERCISE}"
         assert verdicts[1] == "Right.\n", f"{name}: let the check accept the solution {EXERCISE}"
 
 
@@ -312,7 +312,7 @@ def exercises():
 def answer_to(check):
     """The name that a reader gives her answer."""
     found = re.fullmatch(r'book\.check\("[\w-]+", (\w+)\)', check.source)
-    assert found, f"Let the cell of the check hold only the line book.check(\"LABEL\", answer) {EXERCISE}:\n{check.source}"
+    assert found, f"Leave in the cell of the check only the line book.check(\"LABEL\", answer) {EXERCISE}:\n{check.source}"
     return found[1]
 
 
@@ -333,7 +333,7 @@ def test_the_check_of_an_exercise_says_what_is_wrong_with_a_plausible_mistake(fi
         exec(compile(ast.Module(cell, []), str(file), "exec"), names)
         names[answer_to(check)] = names.pop(wrong)
         exec(check.source, names)
-    assert printed.getvalue()[:9] == "Not yet: ", f"Let the check refuse {wrong}, in tests/wrong_answers/{file.name} {EXERCISE}"
+    assert printed.getvalue()[:9] == "Not yet: ", f"Make the check reject {wrong}, in tests/wrong_answers/{file.name} {EXERCISE}"
 
 
 def raises(*_, **__):

@@ -105,7 +105,7 @@ def test_the_plain_commands_are_those_of_the_makefile(root: Path) -> None:
 
 def test_links_of_the_readme_lead_to_files(root: Path) -> None:
     linked = re.findall(r"\]\(([^)#]+)\)", (root / "README.md").read_text("utf8"))
-    assert [link for link in linked if "://" not in link and not (root / link).exists()] == [], "Mend these links in README.md (book/authors.md, Fix a typo)"
+    assert [link for link in linked if "://" not in link and not (root / link).exists()] == [], "Fix these links in README.md (book/authors.md, Fix a typo)"
 
 
 @pytest.mark.parametrize("python, said", [

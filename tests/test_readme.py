@@ -42,7 +42,7 @@ def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, rea
         "Show in README.md (left) what 14_is_my_script_right prints (right) (book/authors.md, The rules)")
     lines = (root / "d2lpar" / "pages" / "stored" / "ring.py").read_text("utf8").splitlines()
     assert "script of thirty lines" in readme and len(lines) in range(28, 33), (
-        "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and say it here (book/authors.md, The rules)")
+        "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and change this test (book/authors.md, The rules)")
 
 
 def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:

@@ -102,7 +102,7 @@ def test_linux_runs_the_two_commands_of_the_readme_on_every_python_that_the_book
 def test_a_quick_job_comes_before_the_long_ones(root: Path) -> None:
     jobs = workflows(root)["tests"]["jobs"]
     assert [(name, job.get("needs")) for name, job in jobs.items()] == [("quick", None), ("linux", "quick"), ("elsewhere", "quick")], (
-        f"Put `quick` first in tests.yml, let every other job need it, and name a new job here {WORKFLOWS}")
+        f"Put `quick` first in tests.yml, make every other job need it, and name a new job in this test {WORKFLOWS}")
     assert commands(jobs["quick"])[-3:] == ["ruff check", "pyrefly check", "pytest"], f"End the job `quick` with these commands {WORKFLOWS}"
     assert [command for command in commands(workflows(root)["weekly"]["jobs"]["slow"]) if "make" in command] == [
         "make book", "make slow", "make gate"], f"Let weekly.yml run these commands {WORKFLOWS}"
@@ -116,7 +116,7 @@ def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for
     pinned = {found[1] for line in newest if (found := re.match(r' *"?([\w-]+)==', line))}
     assert pinned == {"d2l", "jupyter-book", "sphinx-book-theme", "pydata-sphinx-theme", "sphinx-exercise",
                       "sphinx-mathjax-offline", "jupyterlab", "jupyterlab-myst"}, (
-        "Let UNPIN in tests.yml unpin the package, or name it here, with the reason where it is pinned (book/authors.md, Where things are)")
+        "Make UNPIN in tests.yml unpin the package, or name it in this test, with the reason where it is pinned (book/authors.md, Where things are)")
     tomllib.loads("\n".join(newest[newest.index("[build-system]"):]))
     assert "schedule" in tests[True]  # YAML reads `on` as a truth value
     for job in tests["jobs"].values():
@@ -127,7 +127,7 @@ def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for
 
 
 def test_no_workflow_may_do_more_than_it_needs_or_run_for_hours(root: Path) -> None:
-    assert set(workflows(root)) == {"tests", "publish", "weekly"}, f"Add the job to one of these workflows, or name the new one here {WORKFLOWS}"
+    assert set(workflows(root)) == {"tests", "publish", "weekly"}, f"Add the job to one of these workflows, or name the new one in this test {WORKFLOWS}"
     for name, workflow in workflows(root).items():
         assert workflow.get("permissions") in ({}, {"contents": "read"}), f"Let {name}.yml read only: `permissions` {WORKFLOWS}"
         assert workflow.get("concurrency", {}).get("group"), f"Give {name}.yml a `concurrency` with a `group` {WORKFLOWS}"

@@ -63,7 +63,7 @@ def test_every_internal_link_and_anchor_exists(parsed: dict[Path, Page]) -> None
             checked += 1
             broken += [] if there else [f"{page.path.name}: {address}"]
     assert checked > 100
-    assert broken == [], f"Mend these links: the file or the heading does not exist {TYPO}"
+    assert broken == [], f"Fix these links: the file or the heading does not exist {TYPO}"
 
 
 def test_every_image_has_words_for_those_who_do_not_see_it(parsed: dict[Path, Page]) -> None:

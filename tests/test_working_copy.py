@@ -143,11 +143,11 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
         links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
         files = {"".join(link) for link in links}
         assert {path.name for path in chapters} - {START} - files == set(), "List these chapters in book/index.md (book/authors.md, Add a chapter)"
-        assert [file for file in files if not (lab / file).is_file()] == [], "Mend these links in book/index.md (book/authors.md, Fix a typo)"
+        assert [file for file in files if not (lab / file).is_file()] == [], "Fix these links in book/index.md (book/authors.md, Fix a typo)"
     for chapter in (tmp_path / "lab" / "zh").rglob("*.ipynb"):
         links = re.findall(r"\]\(([^)#:]+\.(?:ipynb|md))", "".join(cell.source for cell in nbformat.read(chapter, as_version=4).cells))
         assert links and [link for link in links if not (chapter.parent / link).is_file()] == [], (
-            f"Mend these links in {chapter.name}, or in the English chapter (book/authors.md, Fix a typo)")
+            f"Fix these links in {chapter.name}, or in the English chapter (book/authors.md, Fix a typo)")
 
 
 def test_captions_which_only_the_site_shows_become_cells_below_their_figures(book: Path, lab: Path) -> None:

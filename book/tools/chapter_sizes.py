@@ -1,6 +1,6 @@
 """How long each chapter is for its reader, and how large the code is: `python book/tools/chapter_sizes.py`.
 
-With a revision, as in `chapter_sizes.py main`, it also prints what has changed since then. Nothing tests these sizes.
+With a revision, as in `chapter_sizes.py main`, it also prints what has changed since then. No test limits these sizes.
 
 The path is everything before "Exercises". Its words leave out code, the addresses of links and dropdowns; its lines of
 code leave out folded cells, which a reader may skip.
@@ -20,7 +20,7 @@ import nbformat
 from revisions import export, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-# each part of the code, with its files, without .py, and folders; a file belongs to the part that names it most closely
+# the files (without .py) and folders of each part; a file belongs to the part with the most specific entry
 PARTS = {
     "the helper package": ["d2lpar"],
     "the launcher of ranks": ["d2lpar/launch", "d2lpar/_rank", "d2lpar/_reaper"],
@@ -43,10 +43,10 @@ EXERCISE = re.compile(r"^```\{exercise\}(.*?)^```$", re.M | re.S)
 
 
 class ChapterSize(NamedTuple):
-    """One notebook's."""
+    """The sizes of one notebook."""
 
     name: str
-    words: int  # on the path, as all that follow but the last two
+    words: int  # on the path, as all that follow but for the longest cell, the exercises and the last two
     cells: int
     code_lines: int
     first_cell: int  # lines of code, as the next

@@ -1,12 +1,12 @@
 """`make check`: run the notebooks and the tests that a change can affect, and say what is left out.
 
 The change is whatever differs between the files here and the commit where this branch left `main`, or a revision that
-is named: `make check REV=main~3`. A notebook runs if its code cells, their outputs or their tags differ, or if one of
-the files does on which its code depends: the modules whose names it uses, the modules that these use, and so on. A test
-file runs if it, or a file on which it depends, differs. A file depends on another one if it imports it, uses a name
-from it, or mentions its file name in a string. Tests that read the whole book run after every change, tests of the
-built site after every change that it shows, and tests in a browser if more than prose has changed. After any other
-change, of the requirements or the data for example, everything runs.
+is named: `make check REV=main~3`. A notebook runs if its code cells, their outputs or their tags have changed. A
+notebook or a test file also runs if a file that it depends on has changed, directly or through other files. A file
+depends on another one if it imports it, uses a name from it, or mentions its file name in a string. Tests that read the
+whole book always run. Tests of the built site run after every change that is visible there, and tests in a browser if
+more than prose has changed. If a file of any other kind has changed, such as the requirements or the data, everything
+runs.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
                 return Chosen({}, {}, name)
         elif name not in known:
             return Chosen({}, {}, name)
-    run = {name: "its code or outputs" for name in book.notebooks if name in changed and (
+    run = {name: "code, outputs or tags have changed" for name in book.notebooks if name in changed and (
         (before := git(root, "show", f"{revision}:{name}")) is None
         or code_of(before) != code_of((root / name).read_text("utf8")))}
     prose = {name for name in changed if name.endswith(".md") or (name.endswith(".ipynb") and name not in run)}
@@ -231,11 +231,11 @@ def choose(root: Path, revision: str, changed: set[str]) -> Chosen:
         if name in changed or name in reached or folder:
             tests[name] = name if name in changed else reached.get(name, folder)
         elif name in IN_BROWSER:
-            tests |= {name: "look at pages in a browser"} if more_than_prose else {}
+            tests |= {name: "tests in a browser"} if more_than_prose else {}
         elif shown and READS_SITE.search(text):
-            tests[name] = "read the site"
+            tests[name] = "tests of the built site"
         elif changed and READS_ALL.search(text):
-            tests[name] = "read the whole book"
+            tests[name] = "tests that read the whole book"
     return Chosen(run | {name: reached[name] for name in book.notebooks if name in reached}, tests, "")
 
 
@@ -243,15 +243,15 @@ def main() -> None:
     revision, words = base(ROOT, "".join(sys.argv[1:]))
     changed = changed_files(ROOT, revision)
     if changed is None:
-        sys.exit(f"git cannot compare these files with {revision}. Run make test, or name a revision: make check REV=X")
+        sys.exit(f"git cannot compare these files with {revision}. Run make test, or name a revision: REV=HEAD")
     print(f"compared with {words}: {len(changed)} file{'s' * (len(changed) != 1)} changed")
     if new := (git(ROOT, "ls-files", "--others", "--exclude-standard") or "").split("\n")[:-1]:
-        print(f"not looked at, because git does not track them yet (git add): {' '.join(new)}")
+        print(f"ignored, because git does not track these files yet (run git add on them): {' '.join(new)}")
     if not changed:
         sys.exit(0)
     chosen, book = choose(ROOT, revision, changed), Book(ROOT)
     if chosen.everything:
-        print(f"anything may depend on {chosen.everything}: everything runs, as in make test")
+        print(f"everything runs, as in make test: any file may depend on {chosen.everything}")
     else:
         kinds = ("notebooks", chosen.notebooks, book.notebooks), ("test files", chosen.tests, book.tests)
         for kind, run, every in kinds:
