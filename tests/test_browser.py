@@ -157,7 +157,7 @@ def switch(page: Page, width: int, theme: Literal["light", "dark"]) -> None:
 
 def test_no_page_asks_another_host_misses_a_file_or_has_a_script_error(found: dict[str, Found]) -> None:
     assert {name: page.troubles for name, page in found.items() if page.troubles} == {}, (
-        f"Put the files that these pages load into book/_static/, and mend their scripts {PARTS}")
+        f"Put the files that these pages load into book/_static/, and fix their scripts {PARTS}")
 
 
 def test_no_page_is_wider_than_the_window_on_a_desk_and_on_a_phone(found: dict[str, Found]) -> None:

@@ -248,6 +248,7 @@ def main() -> None:
     if new := (git(ROOT, "ls-files", "--others", "--exclude-standard") or "").split("\n")[:-1]:
         print(f"ignored, because git does not track these files yet (run git add on them): {' '.join(new)}")
     if not changed:
+        print("nothing has been checked")
         sys.exit(0)
     chosen, book = choose(ROOT, revision, changed), Book(ROOT)
     if chosen.everything:

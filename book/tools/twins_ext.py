@@ -67,7 +67,7 @@ def read_in_chinese(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def lead_out(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    """Lead to English pages also where a link names a label, or its address is in another line."""
+    """Point links at English pages even if they name a label, or have their address on a different line."""
     up = "../" * page.count("/")
     for link in doctree.findall(nodes.reference):
         target, hash_sign, anchor = link.get("refid", "").partition("#")
