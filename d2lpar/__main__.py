@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import runpy
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import TracebackType
 
-from d2lpar._command_line import answer, cannot
+from d2lpar._command_line import answer, as_json, cannot
 
 ADVICE = ("Here `batches` is a list of pairs X, y, and everything runs on the CPU: leave out what only a loader or a "
           "GPU has, such as sampler.set_epoch.")
@@ -30,7 +30,7 @@ def main() -> None:
         _watch(args, script)
 
 
-def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
+def _diagnose(file: str, ranks: int, allow: list[str], wants_json: bool) -> None:
     """Print the diagnosis of a file's training; exit with 1 if it has a fault, and with 2 if it cannot be run."""
     from d2lpar.diagnosis import diagnose
 
@@ -53,7 +53,8 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
                "examples, X and y")
     train, make_net, X, y = (defined[name] for name in needed)
     try:
-        with _stdout_as_stderr() if as_json else nullcontext():
+        begin = time.monotonic()
+        with _stdout_as_stderr() if wants_json else nullcontext():
             found = diagnose(train, make_net, X, y, ranks, allow=allow)
     except Exception as problem:
         lines = traceback.format_exception_only(problem)
@@ -61,8 +62,8 @@ def _diagnose(file: str, ranks: int, allow: list[str], as_json: bool) -> None:
             lines = ["A single device cannot run this training:\n", *traceback.format_list(of_file), *lines]
             lines += [ADVICE] * bool(OF_DEVICES.search(lines[-1]))
         cannot("".join(lines))
-    print(json.dumps(found.as_dict(), indent=1) if as_json else found)
-    sys.exit(not found.ok)
+    print(as_json(found.exit_code, seconds=_seconds(begin), **found.as_dict()) if wants_json else found)
+    sys.exit(found.exit_code)
 
 
 @contextmanager
@@ -80,18 +81,28 @@ def _stdout_as_stderr() -> Iterator[None]:
 
 
 def _watch(args: argparse.Namespace, script: list[str]) -> None:
-    """Print what is wrong with a script; exit with 1 if anything is, and with 2 if it cannot be run."""
+    """Print what is wrong with a script, and exit with the code that says so."""
     from d2lpar.diagnosis.scripts import NotRun, watch
+
+    begin = time.monotonic()
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # to put files back before it ends
     try:
         found = watch(script, args.ranks, args.allow, args.show, args.to_the_end)
     except (NotRun, ValueError) as problem:
         cannot(str(problem))
+    except Exception:
+        cannot(f"watch itself has failed:\n{traceback.format_exc()}")
     if isinstance(found, int):  # torchrun's first rank prints it
         sys.exit(found)
-    print(json.dumps(found.as_dict(), indent=1) if args.json else found)
-    sys.exit(not found.ok)
+    print(as_json(found.exit_code, seconds=_seconds(begin), **found.as_dict()) if args.json else found)
+    if "TORCHELASTIC_RUN_ID" in os.environ and not args.json:  # torchrun turns every code but 0 into 1
+        print(f"exit code {found.exit_code}")
+    sys.exit(found.exit_code)
+
+
+def _seconds(begin: float) -> float:
+    return round(time.monotonic() - begin, 1)
 
 
 def _of_file(problem: BaseException, file: str) -> TracebackType | None:

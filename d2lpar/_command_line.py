@@ -7,15 +7,19 @@ before its own imports, and `__main__.py` calls it again for the options.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pkgutil
 import sys
 import traceback
 import warnings
 from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+SCHEMA = 1  # of the JSON that `watch` and `diagnose` print
 
 
 def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
@@ -41,13 +45,36 @@ def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def cannot(words: str) -> NoReturn:
-    """End with exit code 2, saying why on stderr."""
+    """End with exit code 2, saying why on stderr; with --json also on stdout."""
+    if "--json" in _own_words(sys.argv[1:]):
+        print(as_json(2, error=words.strip()))
     print(words.rstrip(), file=sys.stderr)
     sys.exit(2)
 
 
+def as_json(exit_code: int, **more: Any) -> str:
+    """What a command prints with --json, whatever its exit code."""
+    versions: dict[str, str | None] = {}
+    for name in ("d2lpar", "torch"):
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:  # a copy of the package that is not installed
+            versions[name] = None
+    nothing: dict[str, Any] = {"error": None, "compared": None, "coverage": {}, "findings": [], "unchecked": [],
+                               "seconds": None}
+    head = {"schema": SCHEMA, **versions, "exit": exit_code, "ok": exit_code == 0}
+    return json.dumps(head | nothing | more, indent=1)
+
+
+class _Parser(argparse.ArgumentParser):
+    """One whose errors are JSON where JSON is asked for."""
+
+    def error(self, message: str) -> NoReturn:
+        cannot(f"{self.format_usage()}{self.prog}: error: {message}")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m d2lpar", description="The commands of the book's package.")
+    parser = _Parser(prog="python -m d2lpar", description="The commands of the book's package.")
     commands = parser.add_subparsers(dest="command")
     about = "write train_ddp.py, a training script to start from; it resumes after a kill"
     options = commands.add_parser("script", help=about, description=about)
@@ -64,7 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     options = commands.add_parser("watch", help=about, description=about, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
-        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run, 3 no fault was found, but the "
+        "start, the exchange, the update, the data or a resumed run could not be judged (--allow unjudged makes it 0)")
     options.add_argument("--ranks", type=_count, default=2,
                          help="number of ranks, unless the script or torchrun decides (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",

@@ -55,7 +55,8 @@ def test_some_of_what_is_wrong_is_named_and_no_right_script_is_accused(root: Pat
 @pytest.mark.weekly
 def test_what_is_wrong_is_named_and_no_right_script_is_accused(root: Path):
     run = command("bugs", "--ranks", "2", program=[str(root / "book" / "tools" / "gate_watch.py")], timeout_s=400)
-    assert run.returncode == 0 and "right scripts let through   28 of  28" in run.stdout, run.stdout + run.stderr
+    assert run.returncode == 0 and "right scripts let through   26 of  28" in run.stdout, run.stdout + run.stderr
+    assert "right, but not judged        2 of  28" in run.stdout, run.stdout  # fully_shard
     assert "named by their cause        35 of  35" in run.stdout, run.stdout
 
 
@@ -522,7 +523,8 @@ def test_the_stored_rates_count_every_script(root: Path):
     rates = stored["watch, tuned"]
     assert (rates["right"], rates["wrong"]) == (kinds["right"], kinds["wrong"]), (
         f"Store the rates again: python book/tools/gate_watch.py tuned --store tuned {ADD_A_RULE}")
-    assert rates["let through"] == rates["right"] and rates["right cause"] >= 0.95 * rates["wrong"]
+    assert rates["let through"] + rates["right, not judged"] == rates["right"]
+    assert rates["right cause"] >= 0.95 * (rates["wrong"] - rates["wrong, not judged"])
 
 
 def test_what_only_a_single_device_can_tell_is_listed_by_its_script(root: Path):

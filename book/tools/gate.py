@@ -41,6 +41,7 @@ class Verdict(NamedTuple):
     faults: list[str]
     notes: list[str]
     text: str
+    is_judged: bool = True  # `watch` may find no fault because it could not look for one
 
 
 def cases(folder: Path) -> dict[str, dict[str, Any]]:
@@ -73,6 +74,8 @@ def verdict_on(folder: Path, name: str, ranks: RankGroup, allow: list[str] | Non
 
 def is_as_expected(case: dict[str, Any], verdict: Verdict) -> bool:
     """Whether a right script was let through, or a wrong one named by its cause."""
+    if not verdict.faults and not verdict.is_judged:
+        return False
     if case["is"] == "right":
         return not verdict.faults
     said = verdict.faults[:1] or verdict.notes
@@ -116,19 +119,26 @@ def rates_of(every: dict[str, dict[str, Any]], verdicts: dict[str, dict[int, Ver
     def good(names: list[str]) -> list[str]:
         return [name for name in names if all(is_as_expected(every[name], one) for one in verdicts[name].values())]
 
+    def unjudged(names: list[str]) -> list[str]:
+        return [name for name in names if not any(one.faults for one in verdicts[name].values())
+                and not all(one.is_judged for one in verdicts[name].values())]
+
     found = [name for name in wrong if all(
         one.faults not in ([], ["error"]) or is_as_expected(every[name], one) for one in verdicts[name].values())]
-    return {"right": len(right), "let through": len(good(right)), "wrong": len(wrong), "found": len(found),
-            "right cause": len(good(wrong)),
-            "missed": sorted(set(right + wrong) - set(good(right)) - set(good(wrong)))}
+    return {"right": len(right), "let through": len(good(right)), "right, not judged": len(unjudged(right)),
+            "wrong": len(wrong), "found": len(found), "right cause": len(good(wrong)),
+            "wrong, not judged": len(unjudged(wrong)),
+            "missed": sorted(set(right + wrong) - set(good(right + wrong)) - set(unjudged(right + wrong)))}
 
 
 def rows(rates: dict[str, Any]) -> list[str]:
     """The lines of one set: each rate with its interval."""
     lines = []
     for what, n, words in (("let through", "right", "right scripts let through"),
-                           ("found", "wrong", "wrong scripts found"), ("right cause", "wrong", "named by their cause")):
-        if not rates[n]:  # of the scripts that were named, none is of this kind
+                           ("right, not judged", "right", "right, but not judged"),
+                           ("found", "wrong", "wrong scripts found"), ("right cause", "wrong", "named by their cause"),
+                           ("wrong, not judged", "wrong", "wrong, but not judged")):
+        if not rates[n] or ("not judged" in what and not rates.get(what)):  # there are none of this kind
             continue
         low, high = interval(rates[what], rates[n])
         percent = 100 if rates[what] == rates[n] else min(99, round(100 * rates[what] / rates[n]))

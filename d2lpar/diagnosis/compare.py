@@ -17,7 +17,7 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -52,28 +52,71 @@ OF_SIZES = {"not a mean over examples", "unexplained gradient", "clipped before 
             "clipped in each micro-batch", "scaled", "scaled in part", "loss scaled on each rank",
             "buffers follow the shard", "penalty added on every rank", "clipped by a different norm"}
 OF_A_TERM = {"not a mean over examples", "unexplained gradient", "loss scaled on each rank", "buffers follow the shard"}
-UNCHECKED = "mistakes that a single device makes as well, and anything after these steps"
+UNCHECKED = ["mistakes that a single device makes as well", "anything after these steps"]
+SUBJECTS = ("start", "exchange", "scale", "clipping", "update", "data", "random numbers", "evaluation", "checkpoints",
+            "resuming")
+UNJUDGED = "unjudged"  # allows a verdict without an all-clear
+RANK = re.compile(r"\brank (\d+)")
+LINE = re.compile(r"([^\s\[]+\.py), line (\d+)|line (\d+) of (\S+?\.py)")
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)\n    (.*)$', re.M)
 UNUSED = re.compile(r"Expected to have finished reduction|parameters that were not used in producing")
+
+
+class Subject(NamedTuple):
+    """How far `watch` judged one thing about a run: "judged", "in part", "not judged" or "not seen", and why."""
+
+    state: str
+    why: str = ""
+
+
+class Finding(NamedTuple):
+    """The parts of a finding: what was seen, what to do about it, and the line of the script."""
+
+    seen: str
+    do: str
+    line: str  # as in "train.py, line 27: `loss.backward()`"; "" if unknown
+
+    def as_dict(self, name: str, fault: bool) -> dict[str, Any]:
+        """For JSON; `ranks` are those that the sentence names, and none if it is about all of them."""
+        place = LINE.search(self.line) or LINE.search(self.seen)
+        file, number = (place[1] or place[4], place[2] or place[3]) if place else (None, None)
+        ranks = sorted({int(r) for r in RANK.findall(self.seen)})
+        return {"name": name, "fault": fault, "ranks": ranks, "file": file, "line": number and int(number),
+                "seen": self.seen, "do": self.do}
 
 
 class Diagnosis:
     """What `diagnose` found: `faults`, and `notes` on what may be intended, by name; `ok` if there is no fault.
 
-    Its text, as `print` shows it, says both in sentences. What is named in `allow` is a note.
+    Its text, as `print` shows it, says both in sentences. What is named in `allow` is a note. A diagnosis by `watch`
+    also has its `coverage`, a `Subject` for each thing about a run; it is `ok` only if everything in `needed` was
+    judged, at least in part.
     """
 
-    def __init__(self, about: str, allow: Iterable[str] = (), unchecked: str = UNCHECKED,
+    def __init__(self, about: str, allow: Iterable[str] = (), unchecked: Iterable[str] = UNCHECKED,
                  watched: bool = False) -> None:
-        self.about, self.allow, self.unchecked = about, frozenset(allow), unchecked
+        self.about, self.allow, self.unchecked = about, frozenset(allow), list(unchecked)
         self.watched = watched
         self.faults: dict[str, str] = {}
         self.notes: dict[str, str] = {}
+        self.parts: dict[str, Finding] = {}  # of all findings
+        self.coverage: dict[str, Subject] = {}
+        self.needed: set[str] = set()  # the subjects without which there is no all-clear
 
     @property
     def ok(self) -> bool:
-        """Whether no fault was found."""
-        return not self.faults
+        """Whether no fault was found where one was looked for."""
+        return not self.exit_code
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command: 1 for a fault; 3 if `watch` could not judge something without which there is no all-clear."""
+        return 1 if self.faults else 3 if self.unjudged and UNJUDGED not in self.allow else 0
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The subjects that were needed, and were not judged."""
+        return [name for name in SUBJECTS if name in self.needed and self.coverage[name].state == "not judged"]
 
     def move_back(self, name: str) -> None:
         """Let a fault stand behind those that were found after it."""
@@ -89,28 +132,62 @@ class Diagnosis:
         """Write down what a rule says, with the numbers that it names, and a line of the script."""
         numbered, cure = rule.numbers.format_map(numbers), rule.cure.format_map(numbers)
         seen = rule.watched if self.watched and rule.watched else rule.seen
-        words = f"{when}{seen.format_map(numbers)}{f' ({numbered})' if numbered else ''}{line}. {cure}"
-        self.add(rule.name, words, rule.fault)
+        self.add(rule.name, f"{when}{seen.format_map(numbers)}{f' ({numbered})' if numbered else ''}", cure, line,
+                 rule.fault)
 
-    def add(self, name: str, words: str, fault: bool = True) -> None:
-        """Write down a finding in its own words."""
+    def add(self, name: str, seen: str, do: str = "", line: str = "", fault: bool = True) -> None:
+        """Write down a finding in its own words; the line is in brackets, after a space."""
+        if name not in self.faults and name not in self.notes:
+            self.parts[name] = Finding(seen, do, line.strip(" []"))
+        words = f"{seen}{line}" + f". {do}" * bool(do)
         (self.faults if fault and name not in self.allow else self.notes).setdefault(name, words)
+
+    def place(self, name: str, line: str) -> None:
+        """Add a line of the script to a finding that has none."""
+        if not self.parts[name].line:
+            seen, do, _ = self.parts.pop(name)
+            of = self.faults if name in self.faults else self.notes
+            of[name] = f"{seen} [{line}]" + f". {do}" * bool(do)
+            self.parts[name] = Finding(seen, do, line)
 
     def say_by_name(self, name: str, line: str = "", **numbers: Any) -> None:
         """Write down what the rule of that name says."""
         self.say(next(rule for rule in RULES if rule.name == name), numbers, line=line)
 
+    def cover(self, name: str, state: str, why: str = "", needed: bool = False) -> None:
+        """Write down how far a subject was judged."""
+        self.coverage[name] = Subject(state, why)
+        self.needed |= {name} if needed else set()
+
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: whether it is ok, what was compared, and the faults and notes by name."""
-        return {"ok": self.ok, "compared": self.about, "faults": self.faults, "notes": self.notes}
+        """For JSON: what was compared, how far each subject was judged, what was found, and what was not checked."""
+        words = self.faults | self.notes
+        findings = [self.parts.get(name, Finding(words[name], "", "")).as_dict(name, name in self.faults)
+                    for name in words]
+        coverage = {name: self.coverage[name]._asdict() for name in SUBJECTS if name in self.coverage}
+        return {"compared": self.about, "coverage": coverage, "findings": findings, "unchecked": self.unchecked}
 
     def __str__(self) -> str:
-        lines = [f"{'no fault found' if self.ok else 'FAULT FOUND'}: {self.about}"]
+        found = "FAULT FOUND" if self.faults else "no fault found"
+        lines = [f"{found}: {self.about}"]
+        if self.unjudged and not self.faults:
+            lines = [self._of_state("not judged"), f"{self.about}; {found} in what was judged"]
         lines += [f"FAULT, {name}: {words}" for name, words in self.faults.items()]
         lines += [f"note, {name}: {words}" for name, words in self.notes.items()]
-        if self.ok:
-            lines.append(f"not checked: {self.unchecked}")
+        states = ("not judged",) if self.faults else ("judged", "in part", "not judged", "not seen")
+        lines += [words for words in map(self._of_state, states) if words and words != lines[0]]
+        if not self.faults:
+            lines.append(f"not checked: {'; '.join(self.unchecked)}")
         return "\n".join(fill(line, 88, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
+
+    def _of_state(self, state: str) -> str:
+        """The subjects in this state with the reasons, one of which may hold for several; "" if there is none."""
+        by_reason: dict[str, list[str]] = {}
+        for name in SUBJECTS:
+            if name in self.coverage and self.coverage[name].state == state:
+                by_reason.setdefault(self.coverage[name].why * (state != "not seen"), []).append(name)
+        parts = [", ".join(names) + f" ({why})" * bool(why) for why, names in by_reason.items()]
+        return f"{state}: {'; '.join(parts)}" if parts else ""
 
     __repr__ = __str__  # the last line of a cell shows it
 

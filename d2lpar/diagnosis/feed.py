@@ -55,7 +55,7 @@ def check_feed(make_loader: Callable, ks: Sequence[int] = (1, 2, 3), set_epoch: 
     everything = set().union(*(_examples(epoch) for epochs in runs.values() for epoch in epochs))
     called = ", and whether your loop calls set_epoch, as check_feed does" * (set_epoch is None)
     found = Diagnosis(f"iterated over the loaders of {', '.join(map(str, runs))} ranks for {num_epochs} epochs, "
-                      f"{len(everything):,} examples", allow, f"how the examples are used{called}")
+                      f"{len(everything):,} examples", allow, [f"how the examples are used{called}"])
     for k, epochs in runs.items():
         check_epochs(k, epochs, everything, found)
     return found
@@ -72,13 +72,13 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
     on = f" on {k} ranks" if k > 1 else " on a single device"
     sets = [{key for batch in rank for key in batch} for rank in first]
     if k > 1 and sets[0] and all(one == sets[0] for one in sets):
-        found.add("same examples on all ranks", f"every rank goes through the same {len(sets[0]):,} examples{on}. Give "
-                  "each rank its own part, for example with DistributedSampler")
+        found.add("same examples on all ranks", f"every rank goes through the same {len(sets[0]):,} examples{on}",
+                  "Give each rank its own part, for example with DistributedSampler")
         return
     lengths = [len(rank) for rank in first]
     if len(set(lengths)) > 1:
         counts = ", ".join(f"{n} on rank {r}" for r, n in enumerate(lengths))
-        found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. "
+        found.add("different numbers of batches", counts, "The rank with more batches waits until the timeout. "
                   "Drop or repeat examples so that all ranks have the same number")
     together = next((i for i, batches in enumerate(zip_longest(*first, fillvalue=[]))
                      if max(Counter(key for batch in batches for key in batch).values(), default=0) > 1), None)
@@ -86,18 +86,18 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
     extra = sum(seen.values()) - len(seen)
     if extra >= k:
         where = f", some of them within one global batch (batch {together})" if together is not None else ""
-        found.add("repeated examples", f"{extra:,} examples appear more than once in an epoch{on}{where}. Do all ranks "
-                  "shuffle with the same seed, before they take their part?")
+        found.add("repeated examples", f"{extra:,} examples appear more than once in an epoch{on}{where}",
+                  "Do all ranks shuffle with the same seed, before they take their part?")
     elif extra:
-        found.add("padded", f"{_are(extra)} repeated{on}, so that all ranks have the same number. In an "
-                  "evaluation they would be counted twice", fault=False)
+        found.add("padded", f"{_are(extra)} repeated{on}, so that all ranks have the same number",
+                  "In an evaluation they would be counted twice", fault=False)
     missing = [len(everything - _examples(epoch)) for epoch in epochs]
     largest = sum(max(map(len, rank), default=0) for rank in first)
     if missing[0] > max(largest - 1, 0):
         never = everything.difference(*map(_examples, epochs))
         found.add("missing examples", f"{missing[0]:,} of {len(everything):,} examples are left out of an epoch{on}"
-                  + f", and {len(never):,} appear in none of the {len(epochs)} epochs" * bool(never)
-                  + ". Does each rank take its own part of the same order, and is set_epoch called?")
+                  + f", and {len(never):,} appear in none of the {len(epochs)} epochs" * bool(never),
+                  "Does each rank take its own part of the same order, and is set_epoch called?")
     elif missing[0]:
         found.add("incomplete last minibatch", f"{_are(missing[0])} left out of each epoch{on}, less than a "
                   "minibatch", fault=False)
@@ -108,8 +108,8 @@ def check_epochs(k: int, epochs: Sequence[Epoch], everything: set, found: Diagno
             found.add("not shuffled", f"the examples come in the order of the data set{on}", fault=False)
         elif same:
             found.add("same order in every epoch",
-                      f"rank {same[0]} sees its examples in the same order in the first two epochs{on}. Call "
-                      "the sampler's set_epoch(epoch) before each epoch")
+                      f"rank {same[0]} sees its examples in the same order in the first two epochs{on}",
+                      "Call the sampler's set_epoch(epoch) before each epoch")
 
 
 def _are(n: int) -> str:

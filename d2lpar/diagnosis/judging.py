@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from d2lpar.diagnosis.compare import Diagnosis, find_rule
+from d2lpar.diagnosis.compare import Diagnosis, Subject, find_rule
+from d2lpar.diagnosis.coverage import cover
 from d2lpar.diagnosis.evidence import (
     SKETCHES,
     Evidence,
@@ -34,9 +35,10 @@ from d2lpar.diagnosis.recording import Record, Step, Values
 # gradient rules that need no single device, except those about its scale
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
+STATES = ["judged", "in part", "not judged"]
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
-UNCHECKED = ("mistakes that a single device makes as well; losses that compare examples or count tokens; how metrics "
-             "are combined; anything after the steps that were watched")
+UNCHECKED = ["mistakes that a single device makes as well", "losses that compare examples or count tokens",
+             "how metrics are combined", "anything after the steps that were watched"]
 
 
 class Ran(NamedTuple):
@@ -84,7 +86,7 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
         found.say_by_name("no group")
         return None
     if any(data["asked"] for rank in ran.of("end") for data in rank):
-        found.unchecked += "; what only GPUs show, such as NCCL and float16 autocast"
+        found.unchecked.append("what only GPUs show, such as NCCL and float16 autocast")
     with rounding(SKETCHES):
         _judge_data(ran, found)
         scale = _judge_steps(ran, found)
@@ -95,6 +97,7 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
         _judge_evaluation(ran, found)
         _judge_files(ran, found)
         _judge_seeds(ran, found)
+    cover(ran, _comparable([list(map(_without_trials, rank)) for rank in ran.steps]), found)
     return scale
 
 
@@ -144,29 +147,43 @@ def scale_fault(scale: Scale, k: int, alone: Scale | None, found: Diagnosis) -> 
 def _judge_data(ran: Ran, found: Diagnosis) -> None:
     loaders = [{data["number"]: data for data in rank} for rank in ran.of("loader")]
     passes = [{(data["number"], data["epoch"]): data for data in rank} for rank in ran.of("pass")]
-    if not loaders or len(ran.records) < 2:
+    if len(ran.records) < 2:
         return
-    for number, first in loaders[0].items():
+    judged: list[Subject] = []  # for each loader that training draws from
+    for number in dict.fromkeys(number for rank in loaders for number in rank):
         of_ranks = [rank.get(number) for rank in loaders]
-        if None in of_ranks:
-            continue  # of some ranks only
-        epochs = [[rank.get((number, epoch)) for rank in passes] for epoch in range(4)]
-        epochs = [[data for data in epoch if data] for epoch in epochs if None not in epoch]
+        mine = [[rank.get((number, epoch)) for rank in passes] for epoch in range(4)]
+        is_trained = any(data["trained"] for epoch in mine for data in epoch if data)
+        if None in of_ranks:  # of some ranks only
+            judged += [_by_values(ran, "only some ranks draw from the loader")] * is_trained
+            continue
+        first: dict = of_ranks[0]  # type: ignore
+        epochs = [[data for data in epoch if data] for epoch in mine if None not in epoch]
         known = set(found.faults)
         is_open = bool(ran.stands or ran.crashed) and not epochs  # an epoch that not all ranks have finished
-        if is_open or any(data["trained"] for epoch in epochs for data in epoch):
-            _judge_training_data(ran, of_ranks, epochs, found)
+        if is_open or is_trained:
+            judged.append(_judge_training_data(ran, of_ranks, epochs, found))
         elif first["distributed"] and not first["drops"] and (first["examples"] or 0) % ran.k:
-            found.add("padded", f"DistributedSampler repeats some of {first['examples']:,} examples so that {ran.k} "
-                      "ranks have the same number, and a metric counts them twice", fault=False)
-        else:
-            continue
-        where = f" [{first['line']}]" if first["line"] else ""
+            found.add("padded", f"the sampler repeats some of {first['examples']:,} examples so that {ran.k} ranks "
+                      "have the same number", "A metric may count them twice", fault=False)
         for name in set(found.faults) - known:
-            found.faults[name] += where
+            if first["line"]:
+                found.place(name, first["line"])
+    if judged:
+        least = max(judged, key=lambda subject: STATES.index(subject.state))
+        found.cover("data", *least, needed=True)
+    elif any(ran.steps):
+        found.cover("data", *_by_values(ran, "no DataLoader was used in training"))
 
 
-def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], found: Diagnosis) -> None:
+def _by_values(ran: Ran, why: str) -> Subject:
+    """What is known of the data if only the minibatches that reach the network can be compared."""
+    if all(data["step"].examples for rank in ran.steps for data in rank):
+        return Subject("in part", f"{why}: only the values of the minibatches were compared")
+    return Subject("not judged", f"{why}, and the minibatches hold no tensor with a row for each example")
+
+
+def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], found: Diagnosis) -> Subject:
     first, k = of_ranks[0], ran.k
     at_ends = [data["at_ends"] for data in of_ranks]  # digests of the first and the last example
     common = set.intersection(*(set(digests or ()) for digests in at_ends))
@@ -176,24 +193,27 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
     if len(set(batches)) > 1 and None not in batches and not any(ran.of("join")) and (
             ran.stands or ran.crashed or len({data["steps"] for data in epochs[0]}) > 1):
         counts = ", ".join(f"{n} on rank {r}" for r, n in enumerate(batches))
-        found.add("different numbers of batches", f"{counts}. The rank with more batches waits until the timeout. Drop "
+        found.add("different numbers of batches", counts, "The rank with more batches waits until the timeout. Drop "
                   "or repeat examples so that all ranks have the same number")
-    if unlike:
-        if not first["distributed"]:
-            return  # each rank has data of its own
-        found.say_by_name("different data sets", i=unlike[0])
     whole = [epoch for epoch in epochs if all(data["is_whole"] and data["indices"] for data in epoch)]
+    if unlike:
+        if not first["distributed"] and not (whole and _draw_different_parts(whole[0])):
+            return _by_values(ran, "each rank has a data set of its own")
+        found.say_by_name("different data sets", i=unlike[0])
+    if epochs and all(data["is_whole"] and not data["indices"] for data in epochs[0]):
+        _judge_stream(ran, epochs[0], found)
+        return _by_values(ran, "a stream has no indices")
     if not whole:
         if is_one_set and not first["distributed"] and epochs and epochs[0][0]["indices"] and all(
                 data["drawn"] == first["examples"] for data in of_ranks) and not _is_cut_by_hand(ran, epochs):
             _say_same_examples(first, found)
-        return
+        return _by_values(ran, "no epoch was seen to its end")
     orders = [[data["indices"] for data in epoch] for epoch in whole]
-    if _is_cut_by_hand(ran, whole):  # all ranks draw the same minibatches, and take their rows of each
-        return
+    if _is_cut_by_hand(ran, whole):
+        return _by_values(ran, "all ranks draw the same minibatches, and take their rows of each")
     if any(len(batch_indices) > len(set(batch_indices)) for rank in orders[0]
            for batch_indices in [[i for batch in rank for i in batch]]) and first["sampler"] != "DistributedSampler":
-        return  # drawn at random with replacement
+        return _by_values(ran, "examples are drawn with replacement")
     everything = {i for epoch in orders for rank in epoch for batch in rank for i in batch}
     if first["sampler"] == "DistributedSampler" and first["examples"]:
         everything |= set(range(first["examples"]))
@@ -202,11 +222,30 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
     states = {epoch["state"] for epoch in whole[0]}
     if all(data["is_random"] for data in of_ranks) and len(states) == 1:
         found.say_by_name("same augmentation")
+    if not common:
+        return Subject("in part", "the examples of the data set could not be compared, only which of them were drawn")
+    if len(whole) == 1:
+        return Subject("in part", "one whole epoch was seen, so nothing is known about the order of the next")
+    return Subject("judged")
+
+
+def _draw_different_parts(epoch: list[dict]) -> bool:
+    """Whether the ranks draw different examples by their indices, but for a few that make the numbers even."""
+    drawn = [{i for batch in data["indices"] for i in batch} for data in epoch]
+    return sum(map(len, drawn)) - len(set().union(*drawn)) < min(map(len, drawn)) / 2
+
+
+def _judge_stream(ran: Ran, epoch: list[dict], found: Diagnosis) -> None:
+    """Report it if all ranks train on the same examples in an epoch, in whatever order they come."""
+    rows = [{key for data in steps[data_pass["first_step"]:][:data_pass["steps"]] for key in data["step"].examples}
+            for steps, data_pass in zip(ran.steps, epoch)]
+    if len(rows[0]) > 1 and all(one == rows[0] for one in rows):
+        found.say_by_name("same examples on all ranks", examples_seen=f"{len(rows[0])} examples in an epoch")
 
 
 def _say_same_examples(first: dict, found: Diagnosis) -> None:
-    found.add("same examples on all ranks", f"every rank goes through all {first['examples']:,} examples. Give each "
-              "rank its own part, for example with DistributedSampler")
+    found.add("same examples on all ranks", f"every rank goes through all {first['examples']:,} examples",
+              "Give each rank its own part, for example with DistributedSampler")
 
 
 def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
@@ -216,7 +255,8 @@ def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
     if any(order[:shortest] != orders[0][:shortest] for order in orders):
         return False
     rows = [[set(data["step"].examples) for data in rank] for rank in ran.steps]
-    return bool(min(map(len, rows), default=0)) and not any(set.intersection(*row) for row in zip(*rows))
+    steps = list(zip(*rows))
+    return bool(steps) and all(map(all, steps)) and not any(set.intersection(*row) for row in steps)
 
 
 # steps
@@ -267,7 +307,7 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
             data["step"].after for data in rows[-1]):
         found.add("different end", "after the last step the network is the same on all ranks, but at the end of the "
-                  f"run it is not ({some_names(off)}). Was something loaded or averaged on some ranks only?",
+                  f"run it is not ({some_names(off)})", "Was something loaded or averaged on some ranks only?",
                   fault=False)
     return scale if not found.is_decided or found.faults.keys() <= OF_DATA else None
 
@@ -539,7 +579,6 @@ def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | N
     if rows and not any(x.any() for row in rows for data in row for x in data["step"].gradients.values()):
         found.say_by_name("zero gradients")
         return None
-    found.unchecked = f"the exchange of sharded parameters; {found.unchecked}"
     return _scale_of(rows[0], None) if rows and not rows[0][0]["divides_by_own"] else None
 
 
@@ -576,14 +615,14 @@ def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:
         if len(ran.records) > 1 and len(set(map(repr, metrics))) > 1:  # NaN on all ranks is the same
             values = ", ".join(f"{x:.4g} on rank {r}" for r, x in enumerate(metrics))
             found.add("different learning rates", f"a scheduler is given different values on the ranks ({values}), and "
-                      f"will lower their learning rates at different times [{row[0]['line']}]. Average the value over "
-                      "the ranks first")
+                      "will lower their learning rates at different times", "Average the value over the ranks first",
+                      f" [{row[0]['line']}]")
             break
     for row in zip(*evaluations):
         if len(ran.records) > 1 and (off := differing([data["buffers"] for data in row], nan_is_equal=True)):
             found.add("different buffers", f"the ranks evaluate with different buffers, so each measures a different "
-                      f"network ({some_names(off)}) [{row[0]['line']}]. Broadcast them first, or call the DDP wrapper, "
-                      "which broadcasts rank 0's buffers unless broadcast_buffers=False", fault=False)
+                      f"network ({some_names(off)})", "Broadcast them first, or call the DDP wrapper, which "
+                      "broadcasts rank 0's buffers unless broadcast_buffers=False", f" [{row[0]['line']}]", fault=False)
             break
     for data in next((rank for rank in evaluations if rank), []):
         if data["training"]:

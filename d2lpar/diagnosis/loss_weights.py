@@ -38,9 +38,9 @@ def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
     """Have each mean or sum in a loss noted when the backward pass reaches it."""
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.grad_fn is None:
         return
-    waiting, seen, place = [loss.grad_fn], set(), 0
+    waiting, seen, place = [(loss.grad_fn, loss.output_nr)], set(), 0
     while waiting and len(seen) < MOST_FUNCTIONS:
-        function = waiting.pop(0)
+        function, output = waiting.pop(0)
         if function in seen:
             continue
         seen.add(function)
@@ -50,7 +50,9 @@ def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
             function.register_prehook(partial(_note, note, place, *joined))
             place += 1
         elif name in SINGLE or _keeps_a_single_number(function, name):
-            waiting += [other for other, _ in function.next_functions if other is not None]
+            waiting += [edge for edge in function.next_functions if edge[0] is not None]
+        elif name == "_DDPSinkBackward":  # of a DDP that looks for unused parameters: each output is one of its inputs
+            waiting += [edge for edge in function.next_functions[output:output + 1] if edge[0] is not None]
 
 
 def _joined(function: Any, name: str) -> tuple[bool, int] | None:

@@ -31,7 +31,7 @@ import torch
 from d2lpar._rank import loopback
 from d2lpar._reaper import put_back
 from d2lpar.checks import check_counts
-from d2lpar.diagnosis.compare import Diagnosis
+from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
 from d2lpar.diagnosis.recording import of_the_script
@@ -74,7 +74,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
         ValueError: for an unknown name in `allow`, or an invalid number of ranks.
     """
     allow = list(allow)
-    known = dict.fromkeys((*NAMES, *FEED_NAMES))
+    known = dict.fromkeys((*NAMES, *FEED_NAMES, UNJUDGED))
     if unknown := [name for name in allow if name not in known]:
         raise ValueError(f"there is no finding {unknown[0]!r} to allow; the names are: {', '.join(known)}")
     check_counts(ranks=ranks)
@@ -99,7 +99,7 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
             ran = run.lead(words, to_the_end)
             found, scale = _judge(ran, words, allow)
             _confirm(found, scale, ran, words, 1)  # torchrun's ranks saw all GPUs
-            code = int(not found.ok)
+            code = found.exit_code
         finally:
             run.say(code)
     return found
@@ -117,19 +117,28 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
     if any(ran.of("DataParallel")) and not any(ran.of("group")):
         raise NotRun("the script trains with nn.DataParallel, in a single process. watch compares processes, one for "
                      "each device, as DistributedDataParallel has")
-    if not most and (found.ok or _have_all_failed(ran)):
+    if not most and (not found.faults or _have_all_failed(ran)):
         raise NotRun(_why(ran))
     return found, scale
 
 
 def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str], gpus: int) -> None:
     """Run the script as a single process, if the scale of its gradients may be wrong, on the ranks' kind of device."""
-    if scale and not scale.is_clear and not ran.stands:
+    if scale is None:
+        found.cover("scale", "not judged", "the gradient is no multiple of the ranks' own, or compares their examples")
+    elif scale.is_clear:
+        is_known = scale.exchange is not None
+        found.cover("scale", "judged" if is_known else "in part", "" if is_known else "the loss's own factor")
+    elif not ran.stands:
         alone = None
         with suppress(NotRun):
             again = _run(words, 1, gpus=gpus)
             alone = _judge(again, words)[1] if again.k == 1 else None
         scale_fault(scale, ran.k, alone, found)
+        is_known = bool(scale.weights) and alone is not None
+        found.cover("scale", "judged" if is_known else "in part",
+                    "" if is_known else "the loss's own factor is not known" if not scale.weights else
+                    "the script could not be run as a single process")
 
 
 def _have_all_failed(ran: Ran) -> bool:

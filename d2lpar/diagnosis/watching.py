@@ -13,6 +13,7 @@ import dis
 import faulthandler
 import functools
 import hashlib
+import inspect
 import json
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import lru_cache, partial
 from multiprocessing import util
@@ -45,7 +46,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.kept_files import KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
-from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, row_keys, script_line
+from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, of_the_script, row_keys, script_line
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -98,6 +99,16 @@ class Networks:
         name = type(module).__name__
         count = sum(type(root).__name__ == name for _, root in self._roots)
         self._roots.append((f"{name}{count + 1 if count else ''}." if self._roots else "", module))
+
+    def names(self) -> dict[str, list[str]]:
+        """The names of each network's parameters, by the network's own name; a shared one belongs to the first."""
+        found: dict[str, list[str]] = {}
+        for prefix, root in self._roots:
+            own = {id(p) for p in root.parameters()}
+            name = prefix.rstrip(".") or type(root).__name__
+            taken = {each for names in found.values() for each in names}
+            found[name] = [each for each, p in self.named_parameters() if id(p) in own and each not in taken]
+        return found
 
     def modules(self) -> Iterator[nn.Module]:
         """The modules of all networks."""
@@ -179,6 +190,8 @@ class Watcher(Recorder):
         self.optimizers: list[Optimizer] = []
         self.num_steps = self.num_backwards = 0
         self.num_passes_with_steps = 0
+        self.current: _Pass | None = None  # the one that drew a batch last
+        self.resumed = ""  # the line on which an optimizer's state was loaded
         self._depth = 0
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
@@ -213,9 +226,12 @@ class Watcher(Recorder):
         functional = torch.nn.utils
         changes: list[tuple[Any, str, Callable]] = [
             (nn.Module, "__call__", self._calling), (Optimizer, "add_param_group", self._adding),
-            (torch.autograd, "backward", self._going_backward), (DataLoader, "__iter__", self._iterating),
+            (torch.autograd, "backward", self._going_backward),
+            (loading._BaseDataLoaderIter, "__init__", self._beginning),
+            (loading._BaseDataLoaderIter, "_reset", self._again), (loading._BaseDataLoaderIter, "__next__", self._drawing),
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
-            (torch.amp.GradScaler, "unscale_", self._unscaling), (torch, "compile", _compiling),
+            (Optimizer, "load_state_dict", self._resuming), (torch.amp.GradScaler, "unscale_", self._unscaling),
+            (torch, "compile", _compiling),
             (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
             (functional, "clip_grad_value_", self.clipping), (functional.clip_grad, "clip_grad_value_", self.clipping),
             (nn.DataParallel, "__init__", self._making_data_parallel), (Tensor, "register_hook", self._hooking),
@@ -304,10 +320,10 @@ class Watcher(Recorder):
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self._depth or next(module.parameters(), None) is None:
                 return call(module, *args, **kwargs)
-            is_training = module.training and torch.is_grad_enabled() and any(
+            is_training = unwrapped(module).training and torch.is_grad_enabled() and any(  # Lightning's wrapper is not
                 p.requires_grad for p in module.parameters())
             if is_training:
-                self._look_at_call(module, [*args, *kwargs.values()])
+                self._look_at_call(module, [*args, kwargs])
             self._depth += 1
             try:
                 return call(module, *args, **kwargs)
@@ -337,11 +353,11 @@ class Watcher(Recorder):
             self.log.note("first forward pass", random_state=random_state(), line=script_line(),
                           dropout=any(map(_drops, module.modules())))
         self._phase = "training"
-        tensors = [x for x in args if isinstance(x, Tensor) and x.dim() > 1]  # a single example has no rows
         self.forwards += 1
         self.note_line("forward")
-        self.micro_batches += [len(x) for x in tensors[:1]]
-        self.examples += row_keys(tensors[0], ROWS, OF_ROW) if tensors else []
+        batch = next(filter(None, map(_with_rows, args)), [])
+        self.micro_batches += [len(x) for x in batch[:1]]
+        self.examples += _keys_of_rows(batch)
 
     def _look_at_evaluation(self, module: nn.Module) -> None:
         if self._phase == "evaluation":
@@ -431,7 +447,7 @@ class Watcher(Recorder):
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
         self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
                       method=type(optimizer).__name__,
-                      is_sharded=any(hasattr(p, "device_mesh") for p in self.networks.parameters()),
+                      is_sharded=self._is_sharded(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
                       never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
@@ -443,6 +459,12 @@ class Watcher(Recorder):
         if self.num_steps >= (MOST_STEPS_OF_PASSES if self.loaders else MOST_STEPS):
             self.enough()
 
+    def _is_sharded(self) -> bool:
+        """Whether a rank has only a part of a parameter."""
+        return any(hasattr(p, "device_mesh") for p in self.networks.parameters()) or any(
+            getattr(m, "cut_over_ranks", False) or type(m).__name__ == "FullyShardedDataParallel"
+            for m in self.networks.modules())
+
     def forget(self) -> None:
         """Begin a new step."""
         super().forget()
@@ -452,25 +474,52 @@ class Watcher(Recorder):
 
     # data
 
-    def _iterating(self, iterate: Callable) -> Callable:
-        def iterated(loader: DataLoader) -> Any:
-            if get_worker_info() is not None or self._has_ended:
-                return iterate(loader)
-            line = script_line()
-            known = self.loaders.setdefault((id(loader.dataset), line), _Loader(len(self.loaders), loader, line))
-            known.loader = loader
-            if known.trained >= EPOCHS or self.num_passes_with_steps >= MOST_PASSES:
-                self.enough()
-            if not known.passes:
-                self._look_at_loader(known)
-            known.passes += 1
-            old = getattr(loader, "_iterator", None)
-            if old is not None:
-                old.__dict__.pop("_d2lpar_indices", None)
-            state = random_state()
-            return _Pass(self, known, iterate(loader), state)
+    def _beginning(self, init: Callable) -> Callable:
+        def beginning(iterator: Any, loader: DataLoader, *args: Any, **kwargs: Any) -> None:
+            self._begin(iterator, loader)
+            init(iterator, loader, *args, **kwargs)
 
-        return iterated
+        return beginning
+
+    def _again(self, reset: Callable) -> Callable:
+        def again(iterator: Any, loader: DataLoader, first_iter: bool = False) -> None:
+            if not first_iter:  # of workers that stay, whose iterator is used again
+                self._begin(iterator, loader)
+            reset(iterator, loader, first_iter)
+
+        return again
+
+    def _begin(self, iterator: Any, loader: DataLoader) -> None:
+        """A pass through a loader begins, whatever kind of loader it is and whoever draws from it."""
+        if get_worker_info() is not None or self._has_ended:
+            return
+        line = script_line()
+        known = self.loaders.setdefault((id(loader.dataset), line), _Loader(len(self.loaders), loader, line))
+        known.loader = loader
+        known.close()
+        if known.trained >= EPOCHS or self.num_passes_with_steps >= MOST_PASSES:
+            self.enough()
+        if known.passes and _is_in_next(sys._getframe(1)):
+            self.log.note("begun again")
+        if not known.passes:
+            self._look_at_loader(known)
+        known.passes += 1
+        iterator.__dict__.pop("_d2lpar_indices", None)
+        iterator._d2lpar_pass = known.last = _Pass(self, known, iterator, random_state())
+        self.go_to(known.last)
+
+    def go_to(self, one: _Pass) -> None:
+        """What is done from now on is done with the batches of this pass."""
+        if self.current is not None and self.current is not one:
+            self.current.look()
+        self.current = one
+
+    def _drawing(self, draw: Callable) -> Callable:
+        def drawing(iterator: Any) -> Any:
+            one = iterator.__dict__.get("_d2lpar_pass")
+            return draw(iterator) if one is None or self._has_ended else one.draw(draw, sys._getframe(1))
+
+        return drawing
 
     def _look_at_loader(self, known: _Loader) -> None:
         loader, sampler = known.loader, sampler_of(known.loader)
@@ -478,10 +527,18 @@ class Watcher(Recorder):
         self.log.note("loader", number=known.number, sampler=type(sampler).__name__, line=known.line,
                       examples=length(loader.dataset), drawn=length(sampler), batches=length(loader),
                       at_ends=at_ends, is_random=is_random,
-                      distributed=getattr(sampler, "num_replicas", 1) > 1,
+                      distributed=_takes_a_part(loader),
                       drops=bool(getattr(sampler, "drop_last", False)))
 
     # the end
+
+    def _resuming(self, load: Callable) -> Callable:
+        def resuming(optimizer: Optimizer, state_dict: Any) -> Any:
+            if state_dict.get("state"):  # otherwise nothing has been trained
+                self.resumed = self.resumed or script_line()
+            return load(optimizer, state_dict)
+
+        return resuming
 
     def _saving(self, save: Callable) -> Callable:
         def saving(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
@@ -503,12 +560,15 @@ class Watcher(Recorder):
     def end(self, error: str, enough: bool = False, line: str = "") -> None:
         """Note how the run ended, once."""
         if not self._has_ended and (dist.is_initialized() or not self.settings.spawns):
+            for known in self.loaders.values():
+                known.close()
             self._has_ended = True
             parameters: Values = {}
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
-                          has_optimizer=bool(self.optimizers), asked=sorted(self.asked))
+                          has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
+                          networks=self.networks.names(), settings=settings_left_out())
 
     def enough(self) -> None:
         """Stop, as enough was seen: end the run, or restore PyTorch's functions and let it go on."""
@@ -535,6 +595,12 @@ class _Loader:
 
     def __init__(self, number: int, loader: DataLoader, line: str) -> None:
         self.number, self.loader, self.line, self.passes, self.trained = number, loader, line, 0, 0
+        self.last: _Pass | None = None
+
+    def close(self) -> None:
+        """Record the last pass, which may have been left, or have given its last batch to a loop that counts them."""
+        if self.last is not None:
+            self.last.note(is_whole=self.last.batches == self.last.length)
 
 
 class _Pass:
@@ -544,23 +610,17 @@ class _Pass:
         self.watcher, self.known, self.inner, self.state = watcher, known, inner, state
         self.epoch, self.batches, self.length = known.passes - 1, 0, length(known.loader)
         self.first_step, self.first_backward, self.is_noted = watcher.num_steps, watcher.num_backwards, False
+        self.last_step, self.last_backward = self.first_step, self.first_backward
 
-    def __iter__(self) -> _Pass:
-        return self
-
-    def __len__(self) -> int:
-        return len(self.inner)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def __next__(self) -> Any:
-        if self._has_shown_enough() and _is_for_loop(sys._getframe(1)):
+    def draw(self, draw: Callable, caller: Any) -> Any:
+        """The next batch."""
+        self.watcher.go_to(self)
+        if self._has_shown_enough() and _takes_the_end(caller):
             self.watcher.log.note("shortened")
             self.note(is_whole=self._draw_the_rest())
             raise StopIteration
         try:
-            batch = next(self.inner)
+            batch = draw(self.inner)
         except StopIteration:
             self.note(is_whole=True)
             raise
@@ -586,23 +646,26 @@ class _Pass:
             return len(indices) == most
         return False
 
+    def look(self) -> None:
+        """What was done since its last batch belongs to this pass."""
+        self.last_step, self.last_backward = self.watcher.num_steps, self.watcher.num_backwards
+
     def note(self, is_whole: bool) -> None:
         """Record this pass, once."""
         if self.is_noted or self.watcher._has_ended:
             return
         self.is_noted = True
-        steps = self.watcher.num_steps - self.first_step
-        trained = self.watcher.num_backwards > self.first_backward
+        if self.watcher.current is self:
+            self.look()
+        steps = self.last_step - self.first_step
+        trained = self.last_backward > self.first_backward
         self.known.trained += trained
         self.watcher.num_passes_with_steps += trained
         self.watcher.log.note("pass", number=self.known.number, epoch=self.epoch, trained=trained, steps=steps,
+                              first_step=self.first_step,
                               batches=self.batches, is_whole=is_whole, state=self.state,
                               indices=[list(map(int, batch)) if isinstance(batch, (list, tuple)) else [int(batch)]
                                        for batch in _indices_of(self.inner) if _is_index(batch)])
-
-    def __del__(self) -> None:
-        with suppress(Exception):
-            self.note(is_whole=False)
 
 
 def _is_index(batch: Any) -> bool:
@@ -632,9 +695,78 @@ def _compiling(_: Callable) -> Callable:
     return compiling
 
 
-def _is_for_loop(frame: Any) -> bool:
-    """Whether the caller asks as a for loop does, which takes a StopIteration as its end."""
-    return frame.f_code.co_code[frame.f_lasti] == dis.opmap["FOR_ITER"]
+def _takes_the_end(frame: Any) -> bool:
+    """Whether whoever asks for a batch takes a StopIteration as the end of an epoch.
+
+    A for loop does, and so does a try statement that names it. A generator of the script's own may be endless and count
+    its batches, so it gets all of them.
+    """
+    for _ in range(20):  # calls between a trainer's loop and its loader
+        if frame is None:
+            break
+        code = frame.f_code
+        is_generator = bool(code.co_flags & inspect.CO_GENERATOR)
+        takes = code.co_code[frame.f_lasti] == dis.opmap["FOR_ITER"] or _catches_the_end(frame)
+        if takes and not is_generator:
+            return True
+        if of_the_script(code.co_filename) or (is_generator and not takes):  # in which it would be an error
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _catches_the_end(frame: Any) -> bool:
+    """Whether this call is in a try statement that names StopIteration; a `__next__` may raise it again."""
+    code = frame.f_code
+    if "StopIteration" not in code.co_names or code.co_name == "__next__":
+        return False
+    entries = getattr(dis, "_parse_exception_table", lambda _: ())(code)  # not public
+    return any(entry.start <= frame.f_lasti < entry.end for entry in entries)
+
+
+def _is_in_next(frame: Any) -> bool:
+    """Whether a library's `__next__` begins this pass, as one does that goes through its loader again and again."""
+    while frame is not None and not of_the_script(frame.f_code.co_filename):
+        if frame.f_code.co_name == "__next__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _takes_a_part(loader: Any) -> bool:
+    """Whether a sampler says that it takes one rank's part: PyTorch's, or one around it or inside, as Accelerate's."""
+    waiting, seen = [loader.batch_sampler, loader.sampler], set()
+    while waiting:
+        one = waiting.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        if any(isinstance(n := getattr(one, name, 1), int) and n > 1 for name in ("num_replicas", "num_processes")):
+            return True
+        waiting += [getattr(one, name, None) for name in ("sampler", "batch_sampler")]
+    return False
+
+
+def _with_rows(batch: Any) -> list[Tensor]:
+    """The tensors in an argument that have a row for each example: in nested lists, tuples and dicts, too."""
+    tensors = list(_tensors(batch))
+    first = next((x for x in tensors if x.dim() > 1), None)  # a single example has no rows
+    others = [] if first is None else [x for x in tensors if x is not first and x.dim() and len(x) == len(first)]
+    return others if first is None else [first, *others]
+
+
+def _tensors(x: Any, depth: int = 3) -> Iterator[Tensor]:
+    if isinstance(x, Tensor):
+        yield x
+    elif depth and isinstance(x, (list, tuple, Mapping)):
+        for part in x.values() if isinstance(x, Mapping) else x:
+            yield from _tensors(part, depth - 1)
+
+
+def _keys_of_rows(tensors: list[Tensor]) -> list[bytes]:
+    """A key for each example, of everything that belongs to it: a mask alone would not tell examples apart."""
+    keys = [row_keys(x, ROWS, OF_ROW) for x in tensors]
+    return [b"".join(parts) for parts in zip(*filter(None, keys))]
 
 
 def _divides_by_own(module: nn.Module) -> bool:
@@ -668,6 +800,21 @@ def unwrapped(module: nn.Module) -> nn.Module:
     while isinstance(module, DistributedDataParallel) or getattr(module, "_orig_mod", module) is not module:
         module = module.module if isinstance(module, DistributedDataParallel) else module._orig_mod  # type: ignore
     return module
+
+
+def settings_left_out() -> str:
+    """What a trainer's own launcher would have changed, as far as its configuration file says so; "" if nothing."""
+    if "accelerate" not in sys.modules or any(name.startswith("ACCELERATE_") for name in os.environ):
+        return ""
+    home = os.environ.get("HF_HOME") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
+    files = [Path(home, "accelerate", name) for name in ("default_config.yaml", "default_config.json")]
+    text = next((file.read_text("utf8", "replace") for file in files if file.exists()), "")
+    known = dict(re.findall(r'^\s*"?(distributed_type|mixed_precision)"?:\s*[\'"]?(\w+)', text, re.M))
+    differs = [f"{name}: {value}" for name, value in known.items()
+               if value.upper() not in ("NO", "MULTI_GPU", "MULTI_CPU")]
+    return (f"accelerate launch would take {' and '.join(differs)} from {files[0].name}: give it the script as "
+            "`accelerate launch --cpu --num_processes 1 -m d2lpar watch`") * bool(differs)
 
 
 # what is recorded of tensors

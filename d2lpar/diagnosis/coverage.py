@@ -1,0 +1,90 @@
+"""How far was a watched run judged? A verdict that finds no fault counts only where something was looked for.
+
+`cover` writes down how far the records allow the steps to be judged, and what else the script does; `judging` does so for
+the data. A subject is judged, judged in part, not judged, or it was not seen in the steps that were watched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from d2lpar.diagnosis.compare import Diagnosis
+
+FEWEST_STEPS = 2  # of each network: replicas that have drifted apart show in the second
+ON_THE_STEPS = ("start", "exchange", "update")
+
+
+def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+    """Write down how far each subject was judged; `rows` are the steps that all ranks took side by side."""
+    ends = [rank[-1] for rank in ran.of("end") if rank]
+    state, why = _of_steps(ran, rows, ends)
+    for name in ON_THE_STEPS:
+        found.cover(name, state, why, needed=True)
+    lines = {what for rank in ran.steps for data in rank for what in data["step"].lines}
+    for name, is_used, why in (
+            ("clipping", "clip" in lines, "no PyTorch function for it was called"),
+            ("checkpoints", any(ran.of("save")), "torch.save was not called"),
+            ("evaluation", any(ran.of("evaluation")), "no forward pass without gradients was seen")):
+        if not is_used:
+            found.cover(name, "not seen", why)
+    if "clipping" not in found.coverage:
+        found.cover("clipping", state, why if state == "not judged" else "")
+    if "checkpoints" not in found.coverage:
+        found.cover("checkpoints", "in part", "only which ranks write which file")
+    if "evaluation" not in found.coverage:
+        found.cover("evaluation", "in part", "only its mode and the buffers, not the metric")
+    found.cover("random numbers", "in part", "only those of dropout and augmentation, at the start")
+    if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
+        found.cover("resuming", "not judged", f"a resumed run is not compared with an uninterrupted one [{resumed}]",
+                    needed=True)
+    else:
+        found.cover("resuming", "not seen", "no optimizer's state was loaded")
+
+
+def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) -> tuple[str, str]:
+    """How far the start, the exchange and the update of all trained networks were judged, and why no further."""
+    if len(ran.records) < 2:
+        return "not judged", "there is one rank only"
+    if any(data["is_sharded"] for rank in ran.steps for data in rank):
+        return "not judged", "the parameters are sharded over the ranks, as by fully_shard"
+    if not rows:
+        return "not judged", "the ranks' steps cannot be matched"
+    if others := next((data["settings"] for data in ends if data.get("settings")), ""):
+        return "not judged", others
+    is_whole = len(ends) == len(ran.records) and not any(data["enough"] for data in ends)
+    networks = ends[0].get("networks", {}) if ends else {}
+    fewest, some = 0, False
+    for name, names in (networks or {"": list(rows[0][0]["step"].before)}).items():
+        trained = _trained_in(rows, frozenset(names))
+        if trained is None:
+            continue
+        judged, all_of = trained
+        if judged < FEWEST_STEPS and not (is_whole and judged == all_of > 0):
+            what = "the network" + f" {name}" * (len(networks) > 1)
+            return "not judged", (
+                f"only one step of {what} was seen" if judged else
+                f"no step of an optimizer from torch.optim was seen that takes the gradients of {what}")
+        fewest, some = min(fewest or judged, judged), some or judged < all_of
+    if not fewest:
+        return "not judged", "no network's own gradients were seen"
+    return ("in part", f"{fewest} steps of a network") if some else ("judged", "one step" * (fewest == 1))
+
+
+def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[int, int] | None:
+    """In how many steps a network's own gradients were seen, and how many moved it; None if it is not trained."""
+    judged = moved = 0
+    is_trained = False
+    for row in rows:
+        steps = [data["step"] for data in row]
+        own = {name for step in steps for grads in step.passes for name in grads} & names
+        held = frozenset.intersection(*(step.held for step in steps)) & names
+        is_trained |= bool(held) or any(_differ(step, own) for step in steps)
+        moved += bool(held)
+        judged += bool(held & own)
+    return (judged, moved) if is_trained else None
+
+
+def _differ(step: Any, names: set[str]) -> bool:
+    """Whether a step has changed any of these parameters."""
+    return any(not step.before[name].equal(step.after[name]) for name in names & step.before.keys() & step.after.keys())
