@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.parallel.distributed import _DDPSink
 from torch.utils.data import TensorDataset
 
 import gate
@@ -29,7 +35,7 @@ from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.scripts import NotRun, Run, _judge, watch
-from d2lpar.diagnosis.watching import Networks, probe, sketch
+from d2lpar.diagnosis.watching import Networks, _digest, _keys_of_rows, _takes_the_end, _with_rows, probe, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
 
@@ -393,7 +399,91 @@ def test_a_script_that_starts_torchrun_or_uses_data_parallel_is_told_so(tmp_path
     assert run.returncode == 2 and "nn.DataParallel, in a single process" in run.stderr, run.stdout + run.stderr
 
 
+# how PyTorch is replaced
+
+
+SIGNATURES = """
+import inspect, sys
+from unittest import mock
+
+replaced, replace = [], mock.patch.object
+
+def noting(owner, name, new, *args, **kwargs):
+    replaced.append((owner, name, getattr(owner, name)))
+    return replace(owner, name, new, *args, **kwargs)
+
+mock.patch.object = noting
+from d2lpar.diagnosis import watching
+watcher = watching.Watcher(watching.Settings(sys.argv[1], 2, 1, True, False, False))
+watcher.start()
+assert len(replaced) > 80 and {"__init__", "clip_grad_value_", "all_reduce", "save"} < {name for _, name, _ in replaced}
+for owner, name, old in replaced:
+    new = getattr(owner, name)
+    if inspect.isroutine(old) and inspect.isfunction(new):
+        try:
+            wanted = inspect.signature(old)
+        except ValueError:  # a function in C that does not say
+            continue
+        assert inspect.signature(new) == wanted and new.__name__ == old.__name__, (owner, name, inspect.signature(new), wanted)
+"""
+
+
+def test_every_function_that_is_replaced_keeps_its_signature(tmp_path: Path):
+    (tmp_path / "signatures.py").write_text(SIGNATURES)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "RANK": "0", "CUDA_VISIBLE_DEVICES": ""}
+    run = subprocess.run([sys.executable, "-W", "ignore", "signatures.py", str(tmp_path)], cwd=tmp_path, env=env,
+                         capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+
+
+def drawn_by(source: str, file: str, **names: Any) -> list[bool]:
+    """Whether each batch that this code draws may be the last one."""
+    found: list[bool] = []
+
+    class Batches:
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> int:
+            found.append(_takes_the_end(sys._getframe(1)))
+            if len(found) > 1:
+                raise StopIteration
+            return 1
+
+    with contextlib.suppress(StopIteration, RuntimeError):
+        exec(compile(textwrap.dedent(source), file, "exec"), {"batches": Batches(), **names})
+    return found[:1]
+
+
+@pytest.mark.parametrize("source, takes", [
+    ("for x in batches: pass", True),
+    ("list(batches)", False), ("next(batches)", False),
+    ("def f():\n while True:\n  yield from batches\nnext(f())", False),  # which may count them
+    ("def f():\n for x in batches: yield x\nfor x in f(): pass", False),
+    ("try: next(batches)\nexcept StopIteration: pass", True),
+    ("def f():\n try: next(batches)\n except StopIteration: pass\nf()", True),
+], ids=repr)
+def test_an_epoch_is_shortened_only_where_its_end_is_expected(source: str, takes: bool):
+    assert drawn_by(source, "train.py") == [takes]
+
+
+LIBRARY = "def each(batches):\n it = iter(batches)\n while True:\n  try: x = next(it)\n  except StopIteration: return\n  yield x\n"
+
+
+@pytest.mark.parametrize("source, takes", [("for x in each(batches): pass", True), ("next(each(batches))", False),
+                                           ("def f():\n for x in each(batches): yield x\nfor x in f(): pass", False)], ids=repr)
+def test_a_trainers_generator_hands_the_end_on_to_the_scripts_own_loop(source: str, takes: bool):
+    names: dict[str, Any] = {}
+    exec(compile(LIBRARY, os.path.join("site-packages", "trainer.py"), "exec"), names)
+    assert drawn_by(source, "train.py", each=names["each"]) == [takes]
+
+
 # how much the examples weigh in a loss
+
+
+def SINK(*outputs: torch.Tensor) -> Any:
+    """What a DDP with find_unused_parameters=True does to the outputs of its network."""
+    return _DDPSink.apply(lambda: SimpleNamespace(_ddp_sink_clone=True, static_graph=False, reducer=None), *outputs)
 
 
 X, LABELS = torch.randn(8, 5), torch.arange(8) % 3
@@ -407,6 +497,8 @@ LOSSES = {
     "half of each": (lambda scores: sum(F.cross_entropy(scores[i], LABELS[i]) for i in (slice(4), slice(4, 8))) / 2,
                      [0.5, 0.5]),
     "batchmean": (lambda scores: F.kl_div(scores, torch.ones(8, 3) / 3, reduction="batchmean"), [1.0]),
+    "looks for unused parameters": (lambda scores: SINK(F.cross_entropy(scores, LABELS), scores.sum())[0], [1.0]),
+    "the other output is the loss": (lambda scores: SINK(scores.sum(), F.cross_entropy(scores, LABELS) / 2)[1], [0.5]),
     "not known": (lambda scores: F.mse_loss(scores, torch.zeros(8, 3)).sqrt(), []),
 }
 
@@ -489,6 +581,21 @@ def test_an_example_that_cannot_be_read_or_drawn_again_does_not_hide_the_other()
         assert (at_ends.keys(), is_random) == (known, False)
     assert probe(Drawn([unreadable])) == probe(Drawn([new, new])) == probe([]) == (None, False)
     assert probe(Drawn([torch.rand(1).item, lambda: torch.rand(1).item()]))[1]
+
+
+def test_examples_are_compared_whatever_they_are_made_of():
+    words = {"input_ids": [1, 2, 3], "meta": {"name": "a"}}
+    for x, other in ((words, words | {"input_ids": [1, 2, 4]}), (words, words | {"meta": {"name": "b"}}), (np.arange(3), np.arange(1, 4)),
+                     (torch.ones(2, dtype=torch.bfloat16), torch.zeros(2, dtype=torch.bfloat16)), ((object(), 1), (object(), 2))):
+        assert _digest(x) == _digest(copy.deepcopy(x)) != _digest(other)
+    assert probe([object()]) == (None, False)  # nothing of it is known, so it is neither the same nor different
+
+
+def test_an_example_is_known_by_everything_that_belongs_to_it():
+    mask, ids = torch.ones(3, 4), torch.arange(12).view(3, 4)
+    keys = _keys_of_rows(_with_rows({"mask": mask, "ids": ids, "weight": torch.ones(5)}))
+    assert len(set(keys)) == 3 and keys == _keys_of_rows(_with_rows([{"mask": mask}, (ids,)]))
+    assert len(set(_keys_of_rows([mask]))) == 1 and _with_rows(torch.ones(3)) == _with_rows("no tensor") == []
 
 
 def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank_is():

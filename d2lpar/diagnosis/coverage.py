@@ -1,7 +1,7 @@
 """How far was a watched run judged? A verdict that finds no fault counts only where something was looked for.
 
-`cover` writes down how far the records allow the steps to be judged, and what else the script does; `judging` does so for
-the data. A subject is judged, judged in part, not judged, or it was not seen in the steps that were watched.
+`cover` writes down how far the records allow the steps to be judged, and what else the script does; `judging` does so
+for the data. A subject is judged, judged in part, not judged, or it was not seen in the steps that were watched.
 """
 
 from __future__ import annotations

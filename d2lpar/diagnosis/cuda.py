@@ -121,8 +121,15 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
 
 
 def _with_signature(old: Any, new: Any) -> Any:
-    """The function that replaces another, with that one's name and signature, which a trainer may look at."""
-    return functools.wraps(old)(new) if inspect.isroutine(old) and inspect.isfunction(new) else new
+    """What replaces a function, with that one's name and signature, which a trainer may look at."""
+    if not (inspect.isroutine(old) and inspect.isfunction(new)):
+        return new
+
+    @functools.wraps(old)
+    def instead(*args: Any, **kwargs: Any) -> Any:
+        return new(*args, **kwargs)
+
+    return instead
 
 
 class _Event:

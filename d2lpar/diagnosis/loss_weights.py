@@ -38,7 +38,8 @@ def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
     """Have each mean or sum in a loss noted when the backward pass reaches it."""
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.grad_fn is None:
         return
-    waiting, seen, place = [(loss.grad_fn, loss.output_nr)], set(), 0
+    waiting: list[tuple[Any, int]] = [(loss.grad_fn, loss.output_nr)]
+    seen, place = set(), 0
     while waiting and len(seen) < MOST_FUNCTIONS:
         function, output = waiting.pop(0)
         if function in seen:

@@ -164,7 +164,8 @@ def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = Fa
         if needs_gpus and not any(without.steps):
             raise NotRun(f"the script needs a GPU:\n{ran.output}")
         ran = without if any(without.steps) or not without.crashed else ran
-    if (ran.crashed or ran.stands) and any(ran.of("shortened")):  # it may count its minibatches
+    may_count = ran.crashed or ran.stands or any(ran.of("begun again"))  # its minibatches, to know where an epoch ends
+    if may_count and any(ran.of("shortened")):
         whole = run(shortens=False)
         ran = ran if whole.crashed or whole.stands else whole
     return ran

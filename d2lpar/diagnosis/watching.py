@@ -228,7 +228,8 @@ class Watcher(Recorder):
             (nn.Module, "__call__", self._calling), (Optimizer, "add_param_group", self._adding),
             (torch.autograd, "backward", self._going_backward),
             (loading._BaseDataLoaderIter, "__init__", self._beginning),
-            (loading._BaseDataLoaderIter, "_reset", self._again), (loading._BaseDataLoaderIter, "__next__", self._drawing),
+            (loading._BaseDataLoaderIter, "_reset", self._again),
+            (loading._BaseDataLoaderIter, "__next__", self._drawing),
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
             (Optimizer, "load_state_dict", self._resuming), (torch.amp.GradScaler, "unscale_", self._unscaling),
             (torch, "compile", _compiling),
@@ -884,15 +885,24 @@ def _parts(dataset: Any) -> Iterator[Any]:
 
 
 def _digest(x: Any) -> str:
-    parts: Iterable = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else [x]
-    arrays = [part.detach().cpu().numpy() if isinstance(part, Tensor) else part for part in parts]
-    texts = [x.tobytes().hex() if isinstance(x, np.ndarray) else repr(x) if isinstance(
-        x, (int, float, str, bytes, np.generic)) else _bytes_of(x) for x in arrays]
-    return hashlib.blake2b("|".join(texts).encode(), digest_size=8).hexdigest()
+    leaves = list(_leaves(x))
+    if not leaves:
+        raise TypeError(f"nothing in a {type(x).__name__} can be compared")
+    return hashlib.blake2b(b"|".join(leaves), digest_size=8).hexdigest()
 
 
-def _bytes_of(x: Any) -> str:
-    return x.tobytes().hex() if hasattr(x, "tobytes") else type(x).__name__  # such as a PIL image
+def _leaves(x: Any, depth: int = 5) -> Iterator[bytes]:
+    """What an example contains, in nested containers too, as far as equal contents are equal bytes on all ranks."""
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        yield (x.float() if x.dtype == torch.bfloat16 else x).numpy().tobytes()
+    elif isinstance(x, (int, float, str, bytes, np.generic)) or x is None:
+        yield repr(x).encode()
+    elif isinstance(x, (list, tuple, Mapping)):
+        for part in (x.values() if isinstance(x, Mapping) else x) if depth else ():
+            yield from _leaves(part, depth - 1)
+    elif hasattr(x, "tobytes"):  # such as a NumPy array or a PIL image
+        yield x.tobytes()
 
 
 # a watched process

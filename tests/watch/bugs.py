@@ -26,7 +26,8 @@ EXPECTED = {
     "accumulated": [], "rows by hand": [], "weighted sampling": [], "several epochs of twenty": [], "GAN": [],
     "half the loss": [], "rank 0 evaluates and saves": [], "sum over all examples": [], "joined": [], "compiled": [],
     "own data on each rank": [], "BatchNorm evaluated": [], "LBFGS": [], "EMA": [], "next(iter)": [], "autocast": [],
-    "sharded, summed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
+    "sharded, summed": [], "resumed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
+    "dict batches": [], "loss from forward": [], "endless": [],
     # wrong
     "no set_epoch": ["same order in every epoch"], "no sampler": ["same examples on all ranks"],
     "split without a seed": ["different data sets"], "data without a seed": ["different data sets"],
@@ -41,6 +42,9 @@ EXPECTED = {
     "rates differ": ["different learning rates"], "unfrozen later": ["not exchanged"], "NaN": ["NaN"],
     "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
     "sum over the batch": ["divided twice"], "no set_epoch, sum over the batch": ["same order in every epoch"], "one term times the ranks": ["one term times the world size"],
+    "dict batches, no sampler": ["same examples on all ranks"], "endless, no set_epoch": ["same order in every epoch"],
+    "loss from forward, times the ranks": ["loss multiplied by world size"],
+    "iterable, all of it in its own order": ["same examples on all ranks"],
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
     "padded evaluation": ["padded"],
@@ -69,13 +73,35 @@ class Stream(IterableDataset):
         return iter(self.rows)
 
 
+class TakesDicts(nn.Module):
+    """Takes a minibatch as a dict, and may return the loss itself."""
+
+    def __init__(self, inner, times=0):
+        super().__init__()
+        self.inner, self.times = inner, times
+
+    def forward(self, batch):
+        scores = self.inner(batch["x"])
+        return self.times * F.cross_entropy(scores, batch["y"]) if self.times else scores
+
+
+def as_dicts(rows):
+    """A minibatch with a mask, which is the same for all examples."""
+    return {"mask": torch.ones(len(rows), 10), "x": torch.stack([x for x, _ in rows]), "y": torch.stack([y for _, y in rows])}
+
+
+def again_and_again(loader):
+    while True:
+        yield from loader
+
+
 def has(name, *bugs):
     return name in bugs
 
 
 def train(name, rank, k):
     torch.manual_seed(rank if has(name, "data without a seed") else 0)
-    n = 480 if has(name, "several epochs of twenty") else 97 if has(name, "padded evaluation") else 96
+    n = 480 if has(name, "several epochs of twenty") or name.startswith("endless") else 97 if has(name, "padded evaluation") else 96
     X, y = torch.randn(n, 10), torch.randint(1 if name == "one class" else 3, (n,))
     classes = 1 if name == "one class" else 3
     if not has(name, "same augmentation", "same dropout"):
@@ -94,6 +120,11 @@ def train(name, rank, k):
         sampler = list(range(rank, n - (20 if rank else 0), k))
     shuffled = has(name, "no sampler")
     loader = DataLoader(data, 8, shuffle=shuffled, sampler=None if shuffled else sampler, drop_last=True)
+    if name == "iterable, all of it in its own order":
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(rank))
+        loader = DataLoader(Stream(X[order], y[order], 0, 1), 8)
+    if name.startswith("dict batches"):
+        loader = DataLoader(data, 8, sampler=sampler if name == "dict batches" else torch.randperm(n).sort()[1].tolist(), collate_fn=as_dicts)
     if has(name, "iterable", "iterable, all of it"):
         loader = DataLoader(Stream(X, y, *((0, 1) if name == "iterable, all of it" else (rank, k))), 8)
     if has(name, "own data on each rank"):
@@ -109,6 +140,8 @@ def train(name, rank, k):
     if has(name, "unfrozen later"):
         layers[0].requires_grad_(False)
     inner = nn.Sequential(*layers)
+    if name.startswith(("dict batches", "loss from forward")):
+        inner = TakesDicts(inner, 0 if name.startswith("dict") else k if name == "loss from forward, times the ranks" else 1)
     if name.startswith("sharded"):
         from torch.distributed.fsdp import fully_shard
         net = fully_shard(inner)
@@ -116,7 +149,8 @@ def train(name, rank, k):
             net.set_gradient_divide_factor(1.0)
             net.set_force_sum_reduction_for_comms(True)
     else:
-        net = inner if has(name, "no group", "clipped by value before") else DDP(torch.compile(inner) if name == "compiled" else inner)
+        net = inner if has(name, "no group", "clipped by value before") else DDP(
+            torch.compile(inner) if name == "compiled" else inner, find_unused_parameters=name.startswith("loss from forward"))
     trained = __import__("copy").deepcopy(inner) if has(name, "optimizer of a copy") else net
     if has(name, "clipped by value before"):
         for p in net.parameters():
@@ -128,12 +162,21 @@ def train(name, rank, k):
     lr = 0.1 * (1 + rank) if has(name, "rates differ") else 0.1
     optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3) if name == "LBFGS" else torch.optim.SGD(
         trained.parameters(), lr=lr, momentum=0.9)
+    if name == "resumed":
+        for p in net.parameters():
+            p.grad = torch.zeros_like(p)
+        saved = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
+        saved.step()
+        optimizer.load_state_dict(saved.state_dict())
     scaler = torch.amp.GradScaler("cpu", enabled=has(name, "scaler", "clipped while scaled"))
     average = torch.optim.swa_utils.AveragedModel(inner) if name == "EMA" else None
 
     def loss_of(X, y):
         if has(name, "rows by hand"):
             X, y = X[rank::k], y[rank::k]
+        if name.startswith(("dict batches", "loss from forward")):
+            scores = net({"mask": torch.ones_like(X), "x": X, "y": y})
+            return scores if name.startswith("loss from forward") else F.cross_entropy(scores, y)
         scores = (inner if has(name, "net.module") else net)(X)
         if has(name, "one class"):
             return F.cross_entropy(scores, y)
@@ -187,9 +230,10 @@ def train(name, rank, k):
         if average:
             average.update_parameters(inner)
 
+    endless = again_and_again(loader)
     for epoch in range(3):
         if hasattr(sampler, "set_epoch") and not has(
-                name, "no set_epoch", "spawned, no set_epoch", "no set_epoch, sum over the batch"):
+                name, "no set_epoch", "spawned, no set_epoch", "no set_epoch, sum over the batch", "endless, no set_epoch"):
             sampler.set_epoch(epoch)
         net.train()
         if name == "next(iter)":
@@ -197,13 +241,18 @@ def train(name, rank, k):
             for i in range(len(loader)):
                 step(i, *next(batches))
             continue
+        if name.startswith("endless"):
+            for i in range(len(loader)):
+                step(i, *next(endless))
+            continue
         if name == "no loader":
             for i in range(30):
                 rows = torch.randint(n, (8,))
                 step(i, X[rows], y[rows])
             continue
         with net.join() if name == "joined" else nullcontext():
-            for i, (X_, y_) in enumerate(loader):
+            for i, batch in enumerate(loader):
+                X_, y_ = batch if isinstance(batch, list) else (batch["x"], batch["y"])
                 if has(name, "a rank stops") and rank and i == 3:
                     break
                 if has(name, "a rank raises") and rank and i == 2:
