@@ -6,6 +6,7 @@ several ranks with what was recorded on a single device.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import linecache
 import os
@@ -137,12 +138,11 @@ class Recorder:
     def start(self) -> None:
         """Hook PyTorch."""
         self.look_for_parameters()
-        self.patched += [mock.patch.object(torch.amp.GradScaler, "scale", self.scaled(torch.amp.GradScaler.scale))]
+        self.replace(torch.amp.GradScaler, "scale", self.scaled)
         # not public: what clip_grad_norm_ calls, even if a script imported that by name
-        self.patched += [mock.patch.object(clip_grad, name, self.clipping(getattr(clip_grad, name)))
-                          for name in ("_clip_grads_with_norm_",) if hasattr(clip_grad, name)]
-        self.patched += [mock.patch.object(dist, name, self._talking(getattr(dist, name)))
-                          for name in COLLECTIVES if hasattr(dist, name)]
+        self.replace(clip_grad, "_clip_grads_with_norm_", self.clipping)
+        for name in COLLECTIVES:
+            self.replace(dist, name, self._talking)
         for patch in self.patched:
             patch.start()
         self.hooks += [register_optimizer_step_pre_hook(self._wait_for_the_last_hook),
@@ -150,6 +150,12 @@ class Recorder:
                         register_module_module_registration_hook(self.look_at_wrapper)]
         if isinstance(self.net, nn.Module):
             self.hooks.append(self.net.register_forward_pre_hook(self._look_at_forward))
+
+    def replace(self, owner: Any, name: str, change: Callable[[Callable], Callable]) -> None:
+        """Replace a function, if this version has it, by one with the same signature, which a trainer may look at."""
+        if hasattr(owner, name):
+            old = getattr(owner, name)
+            self.patched.append(mock.patch.object(owner, name, functools.wraps(old)(change(old))))
 
     def stop(self) -> None:
         """Leave PyTorch as it was."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import atexit
 import dis
 import faulthandler
-import functools
 import hashlib
 import inspect
 import json
@@ -31,7 +30,6 @@ from functools import lru_cache, partial
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 import torch
@@ -209,9 +207,7 @@ class Watcher(Recorder):
         if not torch.cuda.is_available():
             self.asked = self._stack.enter_context(cuda_on_the_cpu(None, self.settings.k, self.settings.pretend))
         for owner, name, change in self._changes():
-            old = getattr(owner, name)
-            new = change(old)
-            self.patched.append(mock.patch.object(owner, name, functools.wraps(old)(new)))
+            self.replace(owner, name, change)
         super().start()
         if not self.settings.to_the_end:
             self.files.start()
