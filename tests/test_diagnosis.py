@@ -234,8 +234,8 @@ def test_from_the_shell_the_exit_code_is_the_verdict(wrap, code, words, tmp_path
     with pytest.raises(SystemExit) as ended:
         main()
     as_json = json.loads(capsys.readouterr().out)
-    assert ended.value.code == 0 and as_json["ok"] and as_json["faults"] == {} and as_json["compared"]
-    assert code == 0 or "different start" in as_json["notes"]
+    assert ended.value.code == 0 and as_json["ok"] and not any(one["fault"] for one in as_json["findings"]) and as_json["compared"]
+    assert code == 0 or "different start" in [one["name"] for one in as_json["findings"]]
     sys.modules.pop("net_of_ours", None)
 
 

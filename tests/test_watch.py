@@ -86,7 +86,26 @@ def test_a_fault_has_its_line_and_exit_code_1():
 def test_a_fault_that_is_allowed_is_a_note_and_json_says_so():
     run = command("--json", "--allow", "same order in every epoch", BUGS, "no set_epoch")
     found = json.loads(run.stdout)
-    assert run.returncode == 0 and found["ok"] and not found["faults"] and "same order in every epoch" in found["notes"]
+    assert run.returncode == 0 and found["ok"] and [(one["name"], one["fault"]) for one in found["findings"]] == [("same order in every epoch", False)]
+
+
+@pytest.mark.weekly
+def test_ten_runs_of_one_script_say_the_same(tmp_path: Path):
+    verdicts = []
+    for _ in range(10):
+        run = command("--json", BUGS, "no set_epoch, sum over the batch", cwd=tmp_path)
+        verdicts.append({"code": run.returncode, **json.loads(run.stdout)})
+        assert verdicts[-1].pop("seconds") > 0
+    assert verdicts[0]["code"] == verdicts[0]["exit"] == 1 and len(verdicts[0]["findings"]) == 2
+    assert all(verdict == verdicts[0] and list(verdict) == list(verdicts[0]) for verdict in verdicts)
+
+
+@pytest.mark.slow
+def test_sharded_parameters_are_not_judged_and_that_is_no_all_clear():
+    run = command("--json", BUGS, "sharded")
+    found = json.loads(run.stdout)
+    assert run.returncode == 3 == found["exit"] and not found["ok"] and found["findings"] == []
+    assert {name for name, one in found["coverage"].items() if one["state"] == "not judged"} == {"start", "exchange", "update"}
 
 
 @pytest.mark.weekly
@@ -98,6 +117,7 @@ def test_torchrun_starts_the_ranks_if_the_user_prefers_that(monkeypatch: pytest.
     right = command("--nproc-per-node=2", "--standalone", "-m", "d2lpar", "watch", BUGS, "right",
                     program=("-m", "torch.distributed.run"))
     assert right.returncode == 0 and right.stdout.count("no fault found") == 1, right.stdout + right.stderr
+    assert right.stdout.rstrip().endswith("\nexit code 0") and "\nexit code 1\n" in run.stdout
 
 
 @pytest.mark.weekly
