@@ -32,8 +32,10 @@ import gate
 import gate_watch
 from d2lpar.__main__ import main
 from d2lpar.diagnosis.compare import Diagnosis
+from d2lpar.diagnosis.evidence import SKETCHES, rounding, solve
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
+from d2lpar.diagnosis.recording import Step, Values
 from d2lpar.diagnosis.scripts import NotRun, Run, _judge, watch
 from d2lpar.diagnosis.watching import Networks, _digest, _keys_of_rows, _takes_the_end, _with_rows, probe, sketch
 
@@ -628,6 +630,108 @@ def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank
     nan = float("nan")
     assert judged(nan, nan) == judged(0.5, 0.5) == []
     assert judged(0.5, nan) == judged(0.5, 0.6) == ["different learning rates"]
+
+
+# one step, as it is recorded
+
+
+BFLOAT16 = torch.finfo(torch.bfloat16).eps
+
+
+def values(numbers: torch.Tensor) -> Values:
+    """The numbers as four tensors."""
+    return {name: x.clone() for name, x in zip("abcd", numbers.double().chunk(4))}
+
+
+def step_of(passes: torch.Tensor, taken: torch.Tensor, clip: float = 1.0, **changes: Any) -> dict[str, Any]:
+    """What is recorded of a step of SGD with these backward passes, in which PyTorch clips what was exchanged."""
+    step = Step(before=values(0 * taken), gradients=values(clip * taken), unclipped=values(taken),
+                passes=[values(own) for own in passes], thrown_away=0, stale=False, after=values(-clip * taken),
+                trainable=frozenset("abcd"), replaced=frozenset(), rates=[1.0], others=[], held=frozenset("abcd"),
+                scale=1.0, eps=0.0, forwards=len(passes), examples=[], micro_batches=[], exchanging=1,
+                wrapped=frozenset("abcd"), bypassed=frozenset(), lost=frozenset(), buffers={}, lines={})
+    known = {name: changes.pop(name) for name in list(changes) if name in Step._fields}
+    return {"step": step._replace(**known), "terms": [], "optimizer": 0, "at_clip": None, "method": "SGD",
+            "is_sharded": False, "is_fsdp": False, "never_trained": frozenset(), "divides_by_own": False,
+            "has_gradient": True, "hooked": False, "wrapped": True, "no_sync": True, "group_size": 2} | changes
+
+
+def judged(*steps: dict[str, Any]) -> tuple[Diagnosis, float | None]:
+    """What is found in one step of each rank, and the factor of the exchange."""
+    found = Diagnosis("a run", watched=True)
+    scale = judge(Ran(len(steps), [[("group", {}), ("step", step)] for step in steps]), found)
+    return found, scale.exchange if scale else None
+
+
+def both(passes: torch.Tensor, taken: torch.Tensor, **changes: Any) -> tuple[Diagnosis, float | None]:
+    """The same, where all ranks take the same gradient."""
+    return judged(*(step_of(own, taken, **changes) for own in passes))
+
+
+def passes_of(each: int, seed: int = 0) -> torch.Tensor:
+    """The gradients of 8 micro-batches on each of two ranks, in four tensors of so many numbers."""
+    return torch.randn(2, 8, 4 * each, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def rounded(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x * (1 + by * torch.randn(x.shape, generator=torch.Generator().manual_seed(9)).double())
+
+
+@pytest.mark.parametrize("each", [2, 8, 32])
+@pytest.mark.parametrize("by", [1e-3, 2e-3, 5e-3])
+@pytest.mark.parametrize("clip", [1.0, 0.5])
+def test_rounding_to_bfloat16_is_not_taken_for_clipping_and_is_measured_before_clipping(each: int, by: float, clip: float):
+    for seed in range(5):
+        passes = passes_of(each, seed)
+        found, exchange = both(passes, rounded(passes.sum(1).mean(0), by), clip=clip, eps=BFLOAT16)
+        assert found.ok and found.notes.keys() <= {"reduced precision"} and exchange == pytest.approx(1, abs=2e-3), str(found)
+        if said := found.notes.get("reduced precision"):
+            assert 20 * by < float(re.findall(r"off by ([\d.e-]+)%", said)[0]) < 200 * by, said
+
+
+@pytest.mark.parametrize("eps, by", [(0.0, 0.0), (BFLOAT16, 0.0), (BFLOAT16, 5e-3)])
+def test_each_micro_batchs_own_factor_is_found_in_any_dtype_if_there_are_enough_numbers(eps: float, by: float):
+    factors = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0]).double()
+    for each, names in ((32, ["clipped in each micro-batch"]), (7, [])):
+        passes = passes_of(each)
+        taken = rounded((passes * factors[:, None]).sum(1).mean(0), by)
+        found, _ = both(passes, taken, eps=eps)
+        assert list(found.faults) == names and "reduced precision" not in found.notes, str(found)
+    own = torch.stack([factors, factors.flip(0)])  # a factor for each micro-batch of each rank: twice as many unknowns
+    for each, names in ((32, ["clipped in each micro-batch"]), (15, [])):
+        passes = passes_of(each)
+        found, _ = both(passes, rounded((passes * own[:, :, None]).sum(1).mean(0), by), eps=eps)
+        assert list(found.faults) == names, str(found)
+
+
+@pytest.mark.parametrize("times", [2.0, 0.5])
+def test_a_sum_or_a_second_division_is_not_rounding(times: float):
+    passes = passes_of(32)
+    found, exchange = both(passes, times * rounded(passes.sum(1).mean(0), 5e-3), eps=BFLOAT16)
+    assert found.ok and not found.notes and exchange == times, str(found)
+
+
+def test_a_gradient_that_is_neither_the_mean_nor_rounded_is_a_note_of_its_own():
+    passes = passes_of(32)
+    found, exchange = both(passes, rounded(passes.sum(1).mean(0), 0.3), eps=BFLOAT16)
+    assert found.ok and list(found.notes) == ["changed after the exchange"] and exchange is None
+
+
+def test_a_fit_needs_four_numbers_for_each_weight_and_zeros_do_not_count():
+    columns = passes_of(8)[0].T
+    whole = columns @ torch.arange(1.0, 9).double()
+    nan = columns.clone()
+    nan[0, 0] = torch.nan
+    with rounding(SKETCHES):
+        weights = solve(columns, whole, 1)
+        assert weights is not None and weights.tolist() == pytest.approx(list(range(1, 9)))
+        assert solve(columns[:31], whole[:31], 1) is None
+        few = torch.cat([columns[:31], torch.zeros(9, 8)])
+        assert solve(few, few @ torch.arange(1.0, 9).double(), 1) is None
+        assert solve(nan, whole, 1) is None and solve(columns, 0 * whole, 1) is None
+        noise = torch.randn(32, generator=torch.Generator().manual_seed(1)).double() * whole.norm() * 1e-5
+        weights = solve(columns, columns.sum(1) + noise, 1)
+        assert weights is not None and len(set(weights.tolist())) == 1
 
 
 # how often it is right

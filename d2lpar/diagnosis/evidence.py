@@ -19,16 +19,17 @@ from d2lpar.diagnosis.recording import Record, Step, Values
 
 
 class Rounding(NamedTuple):
-    """The largest relative differences at which two things still count as the same."""
+    """The largest relative differences at which two things still count as the same, and what a fit needs."""
 
     values: float = 1e-9  # of parameters and buffers
     gradients: float = 1e-9
     sums: float = 1e-6  # of gradients, or multiples of one
     factors: float = 1e-4
+    per_unknown: int = 2  # numbers, so that a fit is no accident
 
 
 FLOAT64 = Rounding()
-SKETCHES = Rounding(values=1e-6, gradients=1e-4, sums=1e-3, factors=2e-3)  # of tensors in float32
+SKETCHES = Rounding(values=1e-6, gradients=1e-4, sums=1e-3, factors=2e-3, per_unknown=4)  # of tensors in float32
 TOLERANCE = FLOAT64.values
 _rounding = [FLOAT64]
 CLIP_EPS = 1e-6  # what clip_grad_norm_ adds to the norm
@@ -76,6 +77,7 @@ class Evidence:
         if len(many) < k:
             self._shards.fill_(torch.nan)  # the others made no step, so theirs is not known
         self._mean = self._shards.mean(1)
+        self._sums = rounding_of_sums(many)
         none = [str(r) for r in range(len(many)) if not self._shards[:, r].any()]
         self.without_own = ", ".join(none) if self._of_one.any() and len(none) < k else ""
         self.factor = factor(self._taken, self._right)  # the multiple of the single-device gradient, if it is one
@@ -226,6 +228,8 @@ class Evidence:
         own = torch.stack([torch.stack([self._flat(grads, self.unlike) for grads in p]) for p in passes])
         change = torch.stack([self._flat(step.gradients, self.unlike) for step in self.many]) - own.sum(1)
         exchange = (own.mean(0) - own).transpose(0, 1).flatten(1).T  # what exchanging each pass would change
+        if not are_enough(exchange):
+            return ""
         sent = torch.linalg.lstsq(exchange, change.flatten()[:, None], driver="gelsd").solution[:, 0]
         if (exchange @ sent - change.flatten()).norm() > _rounding[-1].sums * own.norm() or (
                 sent - sent.round()).abs().max() > 10 * _rounding[-1].sums:
@@ -288,10 +292,10 @@ class Evidence:
     @cached_property
     def only_rank(self) -> int | None:
         """The rank whose gradient all ranks used."""
-        weights = solve(self._shards, self._taken, self.k)
+        weights = solve(self._shards, self._taken, self.k, self._sums)
         if weights is None or self.without_own:
             return None
-        big = (weights.abs() > _rounding[-1].sums).nonzero().flatten().tolist()
+        big = (weights.abs() > self._sums).nonzero().flatten().tolist()
         return big[0] if len(big) == 1 else None
 
     @cached_property
@@ -381,17 +385,22 @@ class Evidence:
     @cached_property
     def scales(self) -> str:
         """The numbers by which the ranks' own gradients were scaled before the mean, if each has its own."""
-        weights = positive(solve(self._shards, self._taken, self.k))
+        weights = positive(solve(self._shards, self._taken, self.k, self._sums))
         if weights is None or near(weights.max().item(), weights.min().item()):
             return ""
         return "by " + ", ".join(f"{w:.2g}" for w in weights.tolist())
 
     @cached_property
     def _pass_weights(self) -> Tensor | None:
-        passes = [self._flat(own) for step in self.many for own in step.passes]
-        if len(passes) <= self.k or len(self.many) < self.k:
+        passes = [[self._flat(own) for own in step.passes] for step in self.many]
+        if sum(map(len, passes)) <= self.k or len(self.many) < self.k:
             return None
-        return solve(torch.stack(passes, 1), self._taken, self.k)
+        if len(set(map(len, passes))) == 1:  # first with the same weights on all ranks, which needs fewer numbers
+            means = torch.stack([torch.stack(own, 1) for own in passes]).mean(0)
+            weights = solve(means, self._taken, 1, self._sums)
+            if weights is not None:
+                return weights.repeat(self.k)
+        return solve(torch.stack([own for rank in passes for own in rank], 1), self._taken, self.k, self._sums)
 
     @cached_property
     def pass_scales(self) -> str:
@@ -543,12 +552,32 @@ def factor(ours: Tensor, theirs: Tensor, tolerance: float | None = None) -> floa
     return times if times and (ours - times * theirs).norm() <= tolerance * ours.norm() else None
 
 
-def solve(columns: Tensor, whole: Tensor, k: int) -> Tensor | None:
-    """The weights, times k, with which `columns` add up to `whole`; None if they do not, or if too few rows tell."""
-    if len(columns) < 2 * columns.shape[1] or not whole.any() or not columns.isfinite().all():
+def are_enough(columns: Tensor) -> bool:
+    """Whether there are enough numbers to fit a weight for each column. A row of zeros does not count."""
+    return int(columns.any(1).sum()) >= _rounding[-1].per_unknown * columns.shape[1]
+
+
+def rounding_of_sums(many: Sequence[Step]) -> float:
+    """How far a sum of these steps' gradients may be off, relative to it, where its dtype rounds each addition."""
+    additions = max(len(step.passes) for step in many) + 1  # the exchange is another one
+    return max(_rounding[-1].sums, max(step.eps for step in many) * additions ** 0.5)
+
+
+def solve(columns: Tensor, whole: Tensor, k: int, tolerance: float | None = None) -> Tensor | None:
+    """The weights, times k, with which `columns` add up to `whole`; None if they do not, or if too few rows tell.
+
+    They are all the same unless other weights fit much better: rounding alone can make other weights fit a little
+    better.
+    """
+    if not are_enough(columns) or not whole.any() or not columns.isfinite().all():
         return None
     weights = torch.linalg.lstsq(columns, whole[:, None], driver="gelsd").solution[:, 0]
-    return k * weights if (columns @ weights - whole).norm() <= _rounding[-1].sums * whole.norm() else None
+    total = columns.sum(1)
+    same = torch.full_like(weights, (total @ whole / (total @ total)).item() if total.any() else 0.0)
+    off, off_same = ((columns @ these - whole).norm() for these in (weights, same))
+    if off_same < 10 * off:
+        weights, off = same, off_same
+    return k * weights if off <= (tolerance or _rounding[-1].sums) * whole.norm() else None
 
 
 def positive(weights: Tensor | None) -> Tensor | None:

@@ -26,6 +26,7 @@ from d2lpar.diagnosis.evidence import (
     near,
     norm,
     rounding,
+    rounding_of_sums,
     some_names,
 )
 from d2lpar.diagnosis.feed import check_epochs
@@ -33,7 +34,7 @@ from d2lpar.diagnosis.loss_weights import LossTerm
 from d2lpar.diagnosis.recording import Record, Step, Values
 
 # gradient rules that need no single device, except those about its scale
-OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some", "reduced precision",
+OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some",
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 STATES = ["judged", "in part", "not judged"]
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
@@ -435,14 +436,17 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     if _has_old_gradients(t, many, records):
         found.say_by_name("gradients of earlier steps", e.line("step"), when=when)
         return True
-    if times is None and e.names and e.fewer_bits != "as in float32":  # up to the rounding of what was recorded
+    if times is None and e.names:
         rule = find_rule("gradient", e, OF_THE_EXCHANGE)
         if rule:
             found.say(rule, e, when, e.line(rule.line))
             return rule.fault
-        if e.wrong and _rounded(flat(taken, taken), flat(_mean_own(many), taken), ran.k):
-            found.say_by_name("reduced precision", fewer_bits="in fewer bits", off=e.off)
-        elif e.wrong:
+        rounded = _rounded(many, ran.k)
+        if rounded == 1:
+            ours, mean = flat(taken, taken), flat(right, taken)
+            off = 100 * ((ours - mean).norm() / mean.norm()).item()
+            found.say_by_name("reduced precision", fewer_bits="in fewer bits", off=f"the gradient is off by {off:.2g}%")
+        elif e.wrong and rounded is None:
             found.say_by_name("changed after the exchange", e.line("step"), when=when)
     is_known = e.is_sent or differing(step.before for step in many)  # why the replicas are not the same after the step
     if rule := find_rule("update", e, OF_AN_UPDATE - {"drift"} if is_known else OF_AN_UPDATE):
@@ -495,10 +499,13 @@ def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> b
     return bool((columns @ weights - ours).norm() <= 1e-3 * ours.norm()) and near(weights[1].item(), 1)
 
 
-def _rounded(taken: torch.Tensor, mean: torch.Tensor, k: int) -> float | None:
-    """By what factor (1, k or 1/k) the gradient used is the mean, up to the rounding of a smaller dtype."""
-    times = factor(taken, mean, 2e-2)
-    return next((x for x in (1.0, float(k), 1 / k) if times and abs(times - x) < 2e-2 * x), None)
+def _rounded(many: Sequence[Step], k: int) -> float | None:
+    """By what factor (1, k or 1/k) the gradient before clipping is the mean, up to the rounding of a smaller dtype."""
+    own = _mean_own(many)
+    taken = {name: x for name, x in many[0].unclipped.items() if name in own}
+    tolerance = max(2e-2, rounding_of_sums(many))
+    times = factor(flat(taken, taken), flat(own, taken), tolerance)
+    return next((x for x in (1.0, float(k), 1 / k) if times and abs(times - x) < tolerance * x), None)
 
 
 def _unused(many: Sequence[Step]) -> set[str]:
@@ -529,7 +536,7 @@ def _scale(row: Sequence[dict], k: int) -> Scale | None:
     if any(_compares(data["step"]) for data in row):
         return None
     ours, mean = flat(taken, taken), flat(own, taken)
-    exchange = factor(ours, mean) or _rounded(ours, mean, k)
+    exchange = factor(ours, mean) or _rounded(many, k)
     return _scale_of(row, exchange) if exchange else None
 
 

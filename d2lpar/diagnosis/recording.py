@@ -53,6 +53,7 @@ class Step(NamedTuple):
     others: list[Tensor]  # parameters of the optimizer that are not the network's, as the step left them
     held: frozenset[str]  # the network's parameters that the optimizer has
     scale: float  # of the GradScaler
+    eps: float  # of the gradients' dtype, the coarsest of several, as in torch.finfo
     forwards: int  # forward passes since the last step, in training
     examples: list[bytes]  # what went through the network in them, a key for each
     micro_batches: list[int]  # how many examples each of them had
@@ -295,6 +296,7 @@ class Recorder:
             rates=[float(group.get("lr", 0.0)) for group in optimizer.param_groups], others=[],
             held=frozenset(names[id(p)] for group in optimizer.param_groups for p in group["params"] if id(p) in names),
             scale=self.scale,
+            eps=max((torch.finfo(p.grad.dtype).eps for p in now.values() if p.grad is not None), default=0.0),
             forwards=self.forwards, examples=list(self.examples), micro_batches=list(self.micro_batches),
             exchanging=self._exchanging,
             wrapped=frozenset().union(*inside.values()),

@@ -2,7 +2,7 @@
 
 The ranks exchange nothing for this, so the records can be read even after a crash or a hang. A script that runs
 unmodified has no place where hooks could be added, so PyTorch's own functions are replaced before it imports them. A
-tensor is recorded as a *sketch*, eight randomly weighted sums of its elements. A sketch is small, and the sketch of a
+tensor is recorded as a *sketch*, 32 randomly weighted sums of its elements. A sketch is small, and the sketch of a
 sum is the sum of the sketches.
 """
 
@@ -48,7 +48,7 @@ from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, of_the_scri
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
-NUMBERS = 8  # in a sketch
+NUMBERS = 32  # in a sketch
 COLUMNS = 512  # of a large tensor, whose rows are sketched first
 EPOCHS = 2
 LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
@@ -829,7 +829,7 @@ def _weights(n: int) -> Tensor:
 
 @torch.no_grad()
 def sketch(x: Tensor) -> Tensor:
-    """Eight sums of a tensor's elements, in float64, each weighted with a random number that its index determines."""
+    """32 sums of a tensor's elements, in float64, each weighted with a random number that its index determines."""
     x = x.to_local() if hasattr(x, "device_mesh") else x  # type: ignore
     x = x.detach().to_dense()
     x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x

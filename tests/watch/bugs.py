@@ -40,16 +40,18 @@ EXPECTED = {
     "net.module": ["DDP bypassed"], "rank 0 evaluates through DDP": ["hangs"], "no_sync": ["in no_sync"],
     "clipped by value before": ["clipped before the average"], "spawned, no set_epoch": ["same order in every epoch"],
     "rates differ": ["different learning rates"], "unfrozen later": ["not exchanged"], "NaN": ["NaN"],
-    "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
+    "clipped in each micro-batch": ["clipped in each micro-batch"],
+    "bfloat16, clipped in each micro-batch": ["clipped in each micro-batch"],
+    "bfloat16, summed": ["summed"], "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
     "sum over the batch": ["divided twice"], "no set_epoch, sum over the batch": ["same order in every epoch"], "one term times the ranks": ["one term times the world size"],
     "dict batches, no sampler": ["same examples on all ranks"], "endless, no set_epoch": ["same order in every epoch"],
     "loss from forward, times the ranks": ["loss multiplied by world size"],
     "iterable, all of it in its own order": ["same examples on all ranks"],
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
-    "padded evaluation": ["padded"],
+    "padded evaluation": ["padded"], "bfloat16": ["reduced precision"],
 }
-NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded"}
+NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded", "reduced precision"}
 
 
 class Noisy(Dataset):
@@ -142,6 +144,8 @@ def train(name, rank, k):
     inner = nn.Sequential(*layers)
     if name.startswith(("dict batches", "loss from forward")):
         inner = TakesDicts(inner, 0 if name.startswith("dict") else k if name == "loss from forward, times the ranks" else 1)
+    if name.startswith("bfloat16"):
+        inner.bfloat16()
     if name.startswith("sharded"):
         from torch.distributed.fsdp import fully_shard
         net = fully_shard(inner)
@@ -149,10 +153,10 @@ def train(name, rank, k):
             net.set_gradient_divide_factor(1.0)
             net.set_force_sum_reduction_for_comms(True)
     else:
-        net = inner if has(name, "no group", "clipped by value before") else DDP(
+        net = inner if has(name, "no group", "clipped by value before", "bfloat16, summed") else DDP(
             torch.compile(inner) if name == "compiled" else inner, find_unused_parameters=name.startswith("loss from forward"))
     trained = __import__("copy").deepcopy(inner) if has(name, "optimizer of a copy") else net
-    if has(name, "clipped by value before"):
+    if has(name, "clipped by value before", "bfloat16, summed"):
         for p in net.parameters():
             dist.broadcast(p.data, 0)
     if has(name, "loaded on rank 0") and rank == 0:
@@ -177,7 +181,7 @@ def train(name, rank, k):
         if name.startswith(("dict batches", "loss from forward")):
             scores = net({"mask": torch.ones_like(X), "x": X, "y": y})
             return scores if name.startswith("loss from forward") else F.cross_entropy(scores, y)
-        scores = (inner if has(name, "net.module") else net)(X)
+        scores = (inner if has(name, "net.module") else net)(X.to(next(inner.parameters()).dtype)).float()
         if has(name, "one class"):
             return F.cross_entropy(scores, y)
         if has(name, "summed loss"):
@@ -193,7 +197,7 @@ def train(name, rank, k):
         return loss * float("nan") if has(name, "NaN") and rank else loss / 2 if has(name, "half the loss") else loss
 
     def step(i, X, y):
-        micro = 2 if has(name, "accumulated") else 1
+        micro = 2 if has(name, "accumulated") else 8 if "bfloat16" in name or "each micro-batch" in name else 1
         if name == "LBFGS":
             def closure():
                 optimizer.zero_grad()
@@ -204,11 +208,13 @@ def train(name, rank, k):
         if not has(name, "no zero_grad"):
             optimizer.zero_grad()
         for m in range(micro):
-            quiet = has(name, "no_sync") or m + 1 < micro
-            with net.no_sync() if quiet else nullcontext():
+            quiet = has(name, "no_sync") or (m + 1 < micro and "each micro-batch" not in name)
+            with net.no_sync() if quiet and net is not inner else nullcontext():
                 with torch.autocast("cpu", torch.bfloat16, enabled=has(name, "autocast")):
                     loss = loss_of(X[m::micro], y[m::micro]) / micro
                 scaler.scale(loss).backward()
+            if "each micro-batch" in name:
+                nn.utils.clip_grad_norm_(net.parameters(), 0.1)
         if has(name, "scaler"):
             scaler.unscale_(optimizer)
         if has(name, "scaler", "clipped while scaled"):
@@ -218,6 +224,9 @@ def train(name, rank, k):
             for p in net.parameters():
                 dist.all_reduce(p.grad, op=dist.ReduceOp.SUM)
                 p.grad /= k
+        if has(name, "bfloat16, summed"):
+            for p in net.parameters():
+                dist.all_reduce(p.grad)
         if has(name, "gradient noise"):
             noise = torch.Generator().manual_seed(i)
             for p in net.parameters():
