@@ -673,6 +673,41 @@ def test_a_step_may_take_something_other_than_a_closure():
     assert len(record_training(train, make_net(), [examples(make_net, 4)] * 2).steps) == 2
 
 
+class ExchangesInside(torch.optim.Optimizer):
+    """Exchanges the gradients in step() itself, and leaves the ranks' own in p.grad."""
+
+    def __init__(self, params, divides, only_norms):
+        super().__init__(params, {})
+        self.divides, self.only_norms = divides, only_norms
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            grad = p.grad.clone()
+            dist.all_reduce(grad.norm() if self.only_norms else grad)
+            p -= 0.1 * grad / (dist.get_world_size() if self.divides else 1)
+            dist.broadcast(p, 0)
+
+
+def trains_with(divides, only_norms):
+    def train(net, batches):
+        for p in net.parameters():
+            dist.broadcast(p.data, 0)
+        optimizer = ExchangesInside(net.parameters(), divides, only_norms)
+        for X, y in batches:
+            optimizer.zero_grad()
+            F.cross_entropy(net(X), y).backward()
+            optimizer.step()
+
+    return train
+
+
+@pytest.mark.parametrize("divides, only_norms", [(True, False), (False, False), (True, True)])
+def test_an_exchange_inside_the_optimizers_step_is_judged_by_the_parameters_after_it(ranks, divides, only_norms):
+    found = diagnose(trains_with(divides, only_norms), make_net, *examples(make_net), ranks=ranks)
+    assert found.ok == (divides and not only_norms), str(found)
+
+
 def asks_for_gpus(net, batches):
     rank, device = dist.get_rank(), f"cuda:{dist.get_rank()}"
     torch.cuda.set_device(rank)

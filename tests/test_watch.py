@@ -35,7 +35,7 @@ from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.evidence import SKETCHES, rounding, solve
 from d2lpar.diagnosis.judging import Ran, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
-from d2lpar.diagnosis.recording import Step, Values
+from d2lpar.diagnosis.recording import Recorder, Step, Values
 from d2lpar.diagnosis.scripts import NotRun, Run, _judge, watch
 from d2lpar.diagnosis.watching import Networks, _digest, _keys_of_rows, _takes_the_end, _with_rows, probe, sketch
 
@@ -648,7 +648,7 @@ def step_of(passes: torch.Tensor, taken: torch.Tensor, clip: float = 1.0, **chan
     step = Step(before=values(0 * taken), gradients=values(clip * taken), unclipped=values(taken),
                 passes=[values(own) for own in passes], thrown_away=0, stale=False, after=values(-clip * taken),
                 trainable=frozenset("abcd"), replaced=frozenset(), rates=[1.0], others=[], held=frozenset("abcd"),
-                scale=1.0, eps=0.0, forwards=len(passes), examples=[], micro_batches=[], exchanging=1,
+                scale=1.0, eps=0.0, size=taken.numel(), reduced=0, forwards=len(passes), examples=[], micro_batches=[], exchanging=1,
                 wrapped=frozenset("abcd"), bypassed=frozenset(), lost=frozenset(), buffers={}, lines={})
     known = {name: changes.pop(name) for name in list(changes) if name in Step._fields}
     return {"step": step._replace(**known), "terms": [], "optimizer": 0, "at_clip": None, "method": "SGD",
@@ -732,6 +732,69 @@ def test_a_fit_needs_four_numbers_for_each_weight_and_zeros_do_not_count():
         noise = torch.randn(32, generator=torch.Generator().manual_seed(1)).double() * whole.norm() * 1e-5
         weights = solve(columns, columns.sum(1) + noise, 1)
         assert weights is not None and len(set(weights.tolist())) == 1
+
+
+def steps_inside(k: int = 2, **changes: Any) -> list[dict[str, Any]]:
+    """A step of k ranks without DDP that each find their own gradient, exchange it inside step() and end the same."""
+    own, none = torch.randn(k, 1, 32, generator=torch.Generator().manual_seed(3)).double(), frozenset()
+    after = values(-own.sum(1).mean(0))
+    return [step_of(passes, passes.sum(0), **{"after": dict(after), "reduced": 32, "wrapped": none, "exchanging": 0}
+                    | changes) | {"wrapped": False, "no_sync": False, "group_size": 0} for passes in own]
+
+
+def with_changes(steps: list[dict[str, Any]], **changes: Any) -> list[dict[str, Any]]:
+    """The same, but the last rank's step is changed."""
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            changes[name] = getattr(steps[-1]["step"], name) | value
+    return [*steps[:-1], steps[-1] | {"step": steps[-1]["step"]._replace(**changes)}]
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_an_optimizer_that_exchanges_gradients_inside_step_is_not_accused(k: int):
+    found, _ = judged(*steps_inside(k))
+    assert found.ok and list(found.notes) == ["exchanged inside step()"], str(found)
+    rates = judged(*with_changes(steps_inside(k), rates=[2.0]))[0]
+    assert list(rates.faults) == ["different learning rates"]
+
+
+def test_what_is_exchanged_inside_step_says_nothing_if_all_ranks_found_the_average():
+    for reduced in (0, 1, 32):
+        found, exchange = both(passes_of(8), passes_of(8).sum(1).mean(0), reduced=reduced)
+        assert found.ok and not found.notes and exchange == pytest.approx(1)
+
+
+NOT_INSIDE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "a norm is reduced": ({"reduced": 1}, {}, "not synchronised"),
+    "a norm of each parameter is reduced": ({"reduced": 4}, {}, "not synchronised"),
+    "a parameter is left out": ({"reduced": 24}, {}, "not synchronised"),
+    "nothing is reduced": ({"reduced": 0}, {}, "not synchronised"),
+    "a rank reduces nothing": ({}, {"reduced": 0}, "not synchronised"),
+    "a rank ends with other parameters": ({}, {"after": {"c": torch.ones(8).double()}}, "not synchronised"),
+    "a rank ends without a parameter": ({}, {"after": {"e": torch.ones(8).double()}}, "not synchronised"),
+    "a rank ends with NaN": ({}, {"after": {"c": torch.full((8,), torch.nan).double()}}, "NaN"),
+    "a rank begins with other parameters": ({}, {"before": {"c": torch.ones(8).double()}}, "not synchronised"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_INSIDE)
+@pytest.mark.parametrize("k", [2, 3])
+def test_gradients_that_are_not_exchanged_inside_step_are_still_found(k: int, name: str):
+    of_all, of_one, fault = NOT_INSIDE[name]
+    found, _ = judged(*with_changes(steps_inside(k, **of_all), **of_one))
+    assert fault in found.faults and "exchanged inside step()" not in found.notes, str(found)
+
+
+def test_the_elements_that_a_collective_is_given_do_not_include_parameters(monkeypatch: pytest.MonkeyPatch):
+    net = nn.Linear(3, 4)
+    recorder = Recorder(net)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 2)
+    grads, part = [torch.ones(4, 3), torch.ones(4)], torch.ones(6)
+    for args, elements in (([part, grads[0]], 12), ([part, grads], 16), ([torch.ones(())], 1), ([net.weight], 0),
+                           ([net.weight.data.view(-1)], 0), ([[net.bias.detach(), grads[0]]], 12), ([], 0)):
+        assert recorder._elements([*args, None, 0]) == elements == recorder._elements([None, *args])
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 1)
+    assert recorder._elements(grads) == 0
 
 
 # how often it is right

@@ -437,7 +437,8 @@ def compare(alone: Record, ranks: Sequence[Record], labels: Sequence[Sequence[Te
             found.say_by_name("NaN", line, step=t + 1, where=bad)
             return
         e = Evidence(t, alone, stepping, k, labels, repeatable)
-        if e.ends_right and not any(step.held for step in many):  # the optimizer's own tensors have the gradients
+        # the optimizer's own tensors have the gradients, or it exchanges them itself
+        if e.ends_right and (e.exchanges_inside or not any(step.held for step in many)):
             right = True
             continue
         odd = bool(e.unlike or e.missing or not e.names or e.strayed or (t and e.apart))

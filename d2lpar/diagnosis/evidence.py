@@ -181,6 +181,14 @@ class Evidence:
         return bool(self.own) and not differing(others, self.size) and not is_beside
 
     @cached_property
+    def exchanges_inside(self) -> bool:
+        """Whether the optimizer's step() reduces all gradients, and the parameters are the same on all ranks then."""
+        is_reduced = len({step.reduced for step in self.many}) == 1 and all(
+            step.reduced >= step.size > 0 for step in self.many)
+        is_same = self.is_sent or not differing(step.after for step in self.many)
+        return len(self.many) == self.k and is_reduced and is_same and not self.apart and not self.strayed
+
+    @cached_property
     def bypassed(self) -> list[str]:
         """The parameters whose gradients no rank exchanged, if no forward pass went through their wrappers."""
         passed_by = frozenset.intersection(*(step.bypassed for step in self.many))

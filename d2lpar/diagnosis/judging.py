@@ -418,6 +418,12 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     odd = bool(e.unlike or e.missing or not e.names or e.strayed or (t and e.apart))
     if odd and "averaged after the step" in found.notes and t + 1 == len(records[0].steps):
         return True  # the run was ended before the average
+    if odd and e.exchanges_inside:
+        found.say_by_name("exchanged inside step()", e.line("step"))
+        rule = find_rule("update", e, OF_AN_UPDATE - {"drift"})
+        if rule:
+            found.say(rule, e, when, e.line(rule.line))
+        return rule is not None
     if odd and (rule := find_rule("exchange", e)):
         if rule.name == "parameters averaged" and row[0]["method"] == "SGD" and not any(
                 differing([step.unclipped, step.gradients]) for step in many) and not any(

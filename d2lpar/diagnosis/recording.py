@@ -32,6 +32,7 @@ SHARDED = ("this training shards its parameters over the ranks, as fully_shard d
 COLLECTIVES = ("all_reduce broadcast reduce all_gather all_gather_into_tensor reduce_scatter reduce_scatter_tensor "
                "barrier gather scatter all_to_all all_to_all_single all_gather_object broadcast_object_list "
                "gather_object scatter_object_list send recv").split()
+REDUCING = {name for name in COLLECTIVES if name.startswith(("all_reduce", "reduce", "all_to_all"))}
 HERE = os.path.dirname(__file__)
 _LIBRARIES = tuple(os.path.join(folder, "") for folder in (os.path.dirname(torch.__file__),
                                                             sysconfig.get_path("stdlib")))
@@ -63,6 +64,8 @@ class Step(NamedTuple):
     lost: frozenset[str]  # parameters that a wrapper was made with, and that are replaced or frozen now
     buffers: Values  # of the network, as the step left them
     lines: dict[str, str]  # of the script: of the last "forward", "backward", "clip" and "step"
+    size: int  # the number of elements of the optimizer's gradients
+    reduced: int  # the number of elements, other than parameters, that were given to collectives in REDUCING inside it
 
     @property
     def own(self) -> Values:
@@ -127,6 +130,7 @@ class Recorder:
         self._called: set[int] = set()  # the wrappers that a forward pass went through
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
+        self._reduced = 0
 
     def keep(self, x: Tensor) -> Tensor:
         """What is noted of a tensor."""
@@ -263,9 +267,20 @@ class Recorder:
     def _talking(self, collective: Callable) -> Callable:
         def talking(*args: Any, **kwargs: Any) -> Any:
             self.note_line(f"dist.{collective.__name__}")
+            if self._open and collective.__name__ in REDUCING:
+                self._reduced += self._elements([*args, *kwargs.values()])
             return collective(*args, **kwargs)
 
         return talking
+
+    def _elements(self, args: Sequence[Any]) -> int:
+        """How many elements a collective is given, not counting parameters; 0 in a group of a single rank."""
+        group = next((x for x in args if isinstance(x, dist.ProcessGroup)), None)
+        parameters = {p.untyped_storage().data_ptr() for p in self.net.parameters() if not hasattr(p, "device_mesh")}
+        given = [[x for x in (arg if isinstance(arg, (list, tuple)) else [arg]) if isinstance(x, Tensor)
+                  and x.untyped_storage().data_ptr() not in parameters] for arg in args]
+        most = max((sum(x.numel() for x in tensors) for tensors in given), default=0)
+        return most if dist.get_world_size(group) > 1 else 0
 
     # steps
 
@@ -303,7 +318,8 @@ class Recorder:
             bypassed=frozenset().union(*(inside[key] for key in inside if key not in self._called)),
             lost=frozenset(name for key, name in self._wrapped.items()
                            if key not in names or not now[names[key]].requires_grad), buffers={},
-            lines=dict(self._lines))
+            lines=dict(self._lines), reduced=0,
+            size=sum(p.grad.numel() for group in optimizer.param_groups for p in group["params"] if p.grad is not None))
 
     def _look_before(self, optimizer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
         self._open.append(found := self._look(optimizer))
@@ -336,7 +352,9 @@ class Recorder:
             known = set(map(id, now.values()))
             others = [self.keep(p) for group in optimizer.param_groups for p in group["params"]
                       if id(p) not in known and p.grad is not None]
+            inside = {what: line for what, line in self._lines.items() if what.removeprefix("dist.") in REDUCING}
             self.add_step(found._replace(after=self.keep_all(now.items()), others=others,
+                                          lines=inside | found.lines, reduced=self._reduced,
                                           buffers=self.keep_all(self.net.named_buffers())), optimizer)
             self.forget()
 

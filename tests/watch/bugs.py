@@ -29,6 +29,8 @@ EXPECTED = {
     "sharded, summed": [], "resumed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
     "dict batches": [], "loss from forward": [], "endless": [],
     # wrong
+    "parameters gathered in step": ["not synchronised"], "norms reduced in step": ["not synchronised"],
+    "parameters averaged in step": ["not synchronised"], "exchanged in step, drifts": ["not synchronised"],
     "no set_epoch": ["same order in every epoch"], "no sampler": ["same examples on all ranks"],
     "split without a seed": ["different data sets"], "data without a seed": ["different data sets"],
     "rank as the shuffling seed": ["repeated examples"], "unequal batches": ["different numbers of batches"],
@@ -50,8 +52,10 @@ EXPECTED = {
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
     "padded evaluation": ["padded"], "bfloat16": ["reduced precision"],
+    "exchanged in step": ["exchanged inside step()"],
 }
-NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded", "reduced precision"}
+NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded", "reduced precision",
+         "exchanged inside step()"}
 
 
 class Noisy(Dataset):
@@ -95,6 +99,35 @@ def as_dicts(rows):
 def again_and_again(loader):
     while True:
         yield from loader
+
+
+class InParts(torch.optim.Optimizer):
+    """Averages the gradients itself; each rank updates its part of each parameter, and gets the other parts."""
+
+    def __init__(self, params, name, rank, k):
+        super().__init__(params, {"lr": 0.1})
+        self.name, self.rank, self.k = name, rank, k
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in (p for group in self.param_groups for p in group["params"]):
+            if self.name == "parameters averaged in step":
+                p -= 0.1 * p.grad
+                dist.all_reduce(p)
+                p /= self.k
+                continue
+            if self.name == "norms reduced in step":
+                dist.all_reduce(p.grad.norm())
+            rest = -p.numel() % self.k
+            old, grad = F.pad(p.flatten(), (0, rest)), F.pad(p.grad.flatten(), (0, rest))
+            part = grad.chunk(self.k)[self.rank].clone()
+            if self.name.startswith("exchanged in step"):
+                dist.reduce_scatter_tensor(part, grad)
+                part /= self.k
+            dist.all_gather_into_tensor(grad, old.chunk(self.k)[self.rank] - 0.1 * part)
+            p.copy_(grad[:p.numel()].view_as(p))
+            if self.name == "exchanged in step, drifts":
+                p += 0.001 * self.rank
 
 
 def has(name, *bugs):
@@ -153,10 +186,11 @@ def train(name, rank, k):
             net.set_gradient_divide_factor(1.0)
             net.set_force_sum_reduction_for_comms(True)
     else:
-        net = inner if has(name, "no group", "clipped by value before", "bfloat16, summed") else DDP(
+        own = has(name, "no group", "clipped by value before", "bfloat16, summed") or "in step" in name
+        net = inner if own else DDP(
             torch.compile(inner) if name == "compiled" else inner, find_unused_parameters=name.startswith("loss from forward"))
     trained = __import__("copy").deepcopy(inner) if has(name, "optimizer of a copy") else net
-    if has(name, "clipped by value before", "bfloat16, summed"):
+    if has(name, "clipped by value before", "bfloat16, summed") or "in step" in name:
         for p in net.parameters():
             dist.broadcast(p.data, 0)
     if has(name, "loaded on rank 0") and rank == 0:
@@ -172,6 +206,7 @@ def train(name, rank, k):
         saved = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
         saved.step()
         optimizer.load_state_dict(saved.state_dict())
+    optimizer = InParts(net.parameters(), name, rank, k) if "in step" in name else optimizer
     scaler = torch.amp.GradScaler("cpu", enabled=has(name, "scaler", "clipped while scaled"))
     average = torch.optim.swa_utils.AveragedModel(inner) if name == "EMA" else None
 
