@@ -708,6 +708,54 @@ def test_an_exchange_inside_the_optimizers_step_is_judged_by_the_parameters_afte
     assert found.ok == (divides and not only_norms), str(found)
 
 
+def scheduled(rate, calls=lambda: 1):
+    """A training whose rate is a function of the number of the scheduler's steps and of the world size."""
+    def train(net, batches):
+        net = DDP(net)
+        optimizer = torch.optim.SGD(net.parameters(), 0.1)
+        k = dist.get_world_size()
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda t: rate(t, k))
+        for X, y in batches:
+            optimizer.zero_grad()
+            mean_of_all(net(X), y).backward()
+            optimizer.step()
+            for _ in range(calls()):
+                scheduler.step()
+
+    return train
+
+
+def scales_its_second_optimizer(net, batches):
+    net = DDP(net)
+    layers = [list(layer.parameters()) for layer in net.module if list(layer.parameters())]
+    rest = [p for layer in layers[1:] for p in layer]
+    optimizers = [torch.optim.SGD(layers[0], 0.2), torch.optim.SGD(rest, 0.1 * dist.get_world_size())]
+    for X, y in batches:
+        net.zero_grad()
+        mean_of_all(net(X), y).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+
+
+@pytest.mark.parametrize("train, step, factor", [
+    (scales_its_second_optimizer, None, ""),
+    (scheduled(lambda t, k: 0.5 ** t, lambda: dist.get_world_size()), 2, "0.025 instead of 0.05"),
+    (scheduled(lambda t, k: 1 if t < 3 else 0.1, lambda: dist.get_world_size()), None, ""),  # a single device gets there later
+    (scheduled(lambda t, k: 1 if t < 2 else 0.1, lambda: dist.get_world_size()), 2, "0.01 instead of 0.1"),
+    (scheduled(lambda t, k: 0.5 ** t), None, None),
+    (scheduled(lambda t, k: k * 0.5 ** t), None, ""),
+    (scheduled(lambda t, k: 1 + (k - 1) * t / 4), None, ""),  # a warm-up to k times the rate
+    (scheduled(lambda t, k: (1 + (k - 1) * t / 4) * 0.9 ** t), None, ""),
+])
+def test_a_rate_that_departs_from_a_single_devices_in_a_later_step_is_no_linear_scaling(train, step, factor, group_of):
+    found = diagnose(train, make_net, *examples(make_net), ranks=group_of(2))
+    assert list(found.faults) == ["scheduler"] * (step is not None), str(found)
+    if step:
+        assert f"from step {step} on" in found.faults["scheduler"] and factor in found.faults["scheduler"], str(found)
+    else:
+        assert ("scaled learning rate" in found.notes) == (factor is not None), str(found)
+
+
 def asks_for_gpus(net, batches):
     rank, device = dist.get_rank(), f"cuda:{dist.get_rank()}"
     torch.cuda.set_device(rank)

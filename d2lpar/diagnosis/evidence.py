@@ -91,6 +91,8 @@ class Evidence:
 
         # if parts of the parameters are stepped on different ranks and then sent, a step ends where the next begins
         self.drifted = differing(step.after for step in many)
+        self._planned = [step.rates for step in alone.steps if step.held == one.held]  # of this optimizer
+        self._made = sum(step.held == one.held for step in alone.steps[:t])
         then = alone.steps[t + 1].before if t + 1 < len(alone.steps) else alone.end
         self.is_sent = is_sent = bool(self.drifted) and not differing(self._next)
         self.ends_right = self.comparable and not differing([then, *self._next])
@@ -440,6 +442,20 @@ class Evidence:
         rates = [step.rates for step in self.many]
         return "" if all(rate == rates[0] for rate in rates) else " and ".join(
             f"{', '.join(f'{lr:.3g}' for lr in rate)} on rank {r}" for r, rate in enumerate(rates))
+
+    @cached_property
+    def off_schedule(self) -> str:
+        """The ranks' rate and a single device's, if they differ because a scheduler is ahead or behind.
+
+        A warm-up to k times the rate of a single device does not count: a single device's rate is constant then, or the
+        ranks' rate is not the one that calling the scheduler k times per step would give.
+        """
+        ours, theirs, planned = self.many[0].rates, self.one.rates, self._planned
+        if not self.right or ours == theirs or len(set(map(tuple, planned))) == 1:
+            return ""
+        ahead = planned[self.k * self._made] if self.k * self._made < len(planned) else ours
+        is_ahead = all(map(near, ours, ahead))
+        return " instead of ".join(", ".join(f"{lr:.3g}" for lr in rates) for rates in (ours, theirs)) * is_ahead
 
     @cached_property
     def others_differ(self) -> bool:

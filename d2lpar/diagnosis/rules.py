@@ -292,6 +292,11 @@ RULES = [
     Rule("update", "never updated", lambda e: e.stuck,
          "some parameters are updated on a single device, but never on the ranks", "{stuck}",
          "Are they missing from the optimizer's parameter groups on the ranks, or reset after the step?", "step"),
+    Rule("update", "scheduler", lambda e: e.off_schedule,
+         "the learning rate is different from a single device's", "{off_schedule}",
+         "The steps before that are the same, so the rate is not simply scaled with the world size. Does the scheduler "
+         "step once per rank, as Accelerate's prepared scheduler does? Step it once for each step of the optimizer",
+         "step"),
     Rule("update", "scaled learning rate", lambda e: e.step_factor and not near(e.step_factor, 1),
          "the gradient is right, but the step is longer or shorter", "{step_factor:.4g} times",
          "Fine if you scale the learning rate with the world size. Run it once with the same rate on both: later steps "
