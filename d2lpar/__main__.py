@@ -88,7 +88,7 @@ def _watch(args: argparse.Namespace, script: list[str]) -> None:
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # to put files back before it ends
     try:
-        found = watch(script, args.ranks, args.allow, args.show, args.to_the_end)
+        found = watch(script, args.ranks, args.allow, args.show, args.to_the_end, progress=not args.json)
     except (NotRun, ValueError) as problem:
         cannot(str(problem))
     except Exception:

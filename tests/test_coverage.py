@@ -28,7 +28,7 @@ def a_step(own: str = "w", held: str = "w", moves: str = "w", optimizer: int = 0
                 thrown_away=0, stale=False, after={name: NONE if name in moves else ONE for name in "wv"},
                 trainable=frozenset("wv"), replaced=frozenset(), rates=[0.1], others=[], held=frozenset(held), scale=1.0,
                 forwards=1, examples=[b"an example"], micro_batches=[1], exchanging=1, wrapped=frozenset("wv"),
-                bypassed=frozenset(), lost=frozenset(), buffers={}, lines={})
+                bypassed=frozenset(), lost=frozenset(), buffers={}, lines={}, eps=1e-7, size=8, reduced=0)
     return {"step": step, "is_sharded": False, "optimizer": optimizer, "never_trained": frozenset()} | data
 
 
@@ -78,6 +78,14 @@ def test_the_only_step_of_a_script_is_all_that_there_is_to_judge():
 def test_steps_without_own_gradients_are_counted():
     found = covered(a_step(), a_step(own=""), a_step())
     assert found.ok and found.coverage["update"] == ("in part", "2 steps of a network")
+
+
+def test_an_exchange_inside_the_optimizer_is_judged_by_the_update():
+    found = Diagnosis("a run", watched=True)
+    found.say_by_name("exchanged inside step()")
+    ran = Ran(2, [[("step", a_step()), ("step", a_step()), ("end", {"enough": True, "networks": {"Net": ["w"]}})]] * 2)
+    cover(ran, _comparable(ran.steps), found)
+    assert found.ok and found.coverage["exchange"] == ("in part", "by the parameters after step(), which exchanges gradients itself")
 
 
 def test_a_resumed_run_is_not_judged_unless_that_is_allowed():

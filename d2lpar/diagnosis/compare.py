@@ -36,7 +36,7 @@ from d2lpar.diagnosis.evidence import (
     same_steps,
     some_names,
 )
-from d2lpar.diagnosis.recording import HERE, Record, Step
+from d2lpar.diagnosis.recording import Record, Step, of_the_script
 from d2lpar.diagnosis.rules import NAMES, RULES, Rule
 from d2lpar.diagnosis.running import Alone, Seen, nothing, run_alone, run_rank
 from d2lpar.launch import RankError, RankGroup
@@ -601,7 +601,7 @@ def _words(error: BaseException) -> str:
     """What happened, as the last line of a traceback says it; of PyTorch's longest message, the part that helps."""
     lines = [line for line in str(error).splitlines() if line and not line.startswith(" ")]
     errors = [line for line in lines if "Error" in line.split(":")[0]]
-    words = errors[-1] if errors else lines[0] if lines else repr(error)
+    words = (errors[-1] if errors else lines[0] if lines else repr(error)).replace("fn had returned", "train had ended")
     if UNUSED.search(words):
         return ("DDP \"expected to have finished reduction in the prior iteration\": some parameters were not used in "
                 "producing the loss. Pass find_unused_parameters=True to DDP, or use all parameters")
@@ -617,7 +617,7 @@ def _where_they_stand(error: TimeoutError) -> str:
         rank = stand.partition(":")[0]
         where = [f"{rank} stands in `{code}`, line {line} of {os.path.basename(name)}"
                  for name, line, _, code in FRAME.findall(stand)
-                 if f"{os.sep}torch{os.sep}" not in name and os.path.dirname(name) != HERE]
+                 if of_the_script(name)]
         left = f"{rank} has left train" if stand.endswith("had returned") else f"{rank}: unknown"
         lines.append(where[0] if where else left)
     return f"{head}: {'; '.join(lines)}"

@@ -21,6 +21,8 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     state, why = _of_steps(ran, rows, ends)
     for name in ON_THE_STEPS:
         found.cover(name, state, why, needed=True)
+    if state != "not judged" and "exchanged inside step()" in found.notes:
+        found.cover("exchange", "in part", "by the parameters after step(), which exchanges gradients itself")
     lines = {what for rank in ran.steps for data in rank for what in data["step"].lines}
     for name, is_used, why in (
             ("clipping", "clip" in lines, "no PyTorch function for it was called"),

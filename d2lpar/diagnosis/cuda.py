@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from types import SimpleNamespace
@@ -101,6 +102,8 @@ def _pretended(k: int, current: Callable[[], int]) -> list[tuple[Any, str, Any]]
         "get_device_name": lambda *args: "no GPU", "get_device_capability": lambda *args: (0, 0),
         "get_device_properties": lambda *args: SimpleNamespace(name="no GPU", total_memory=MEMORY_BYTES, major=0,
                                                                minor=0, multi_processor_count=1),
+        "memory_stats": lambda *args: defaultdict(int), "memory_summary": lambda *args, **kwargs: "no GPU",
+        "memory_snapshot": lambda *args: [], "utilization": lambda *args: 0,
         "mem_get_info": lambda *args: (MEMORY_BYTES, MEMORY_BYTES), "device": lambda device: nullcontext(),
         "get_rng_state": lambda *args: torch.get_rng_state(), "set_rng_state": lambda *args: None,
         "get_rng_state_all": lambda: [torch.get_rng_state()] * k, "set_rng_state_all": lambda *args: None,

@@ -8,6 +8,7 @@ ranks. To find out, `scale_fault` compares a run on k ranks with a run on one.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -32,12 +33,14 @@ from d2lpar.diagnosis.evidence import (
 from d2lpar.diagnosis.feed import check_epochs
 from d2lpar.diagnosis.loss_weights import LossTerm
 from d2lpar.diagnosis.recording import Record, Step, Values
+from d2lpar.diagnosis.rules import RULES
 
 # gradient rules that need no single device, except those about its scale
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some",
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 STATES = ["judged", "in part", "not judged"]
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
+UNDER = re.compile(r"\b(line \d+)(?:(?!\bline \d).)*?, (under [^`;]*`[^`]*` in line \d+)")
 UNCHECKED = ["mistakes that a single device makes as well", "losses that compare examples or count tokens",
              "how metrics are combined", "anything after the steps that were watched"]
 
@@ -91,6 +94,7 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
     with rounding(SKETCHES):
         _judge_data(ran, found)
         scale = _judge_steps(ran, found)
+        _judge_moves(ran, found)
         if "different start" in found.faults:  # a rank that has loaded a checkpoint may be in a different epoch
             for name in ("repeated examples", "missing examples"):
                 found.move_back(name)
@@ -598,25 +602,64 @@ def _judge_shards(rows: Sequence[Sequence[dict]], found: Diagnosis) -> Scale | N
 # the rest
 
 
+def raised(ran: Ran) -> list[tuple[int, dict[str, Any]]]:
+    """The ranks that ended with an error of their own, not because a collective failed, and how each ended."""
+    return [(r, data) for r, rank in enumerate(ran.of("end")) for data in rank
+            if data["error"] and not data.get("in_collective") and not _has_lost_a_peer(data["error"])]
+
+
+def _has_lost_a_peer(error: str) -> bool:
+    return "closed by peer" in error or "reset by peer" in error
+
+
 def _judge_end(ran: Ran, found: Diagnosis) -> None:
     errors = [(r, data) for r, rank in enumerate(ran.of("end")) for data in rank if data["error"]]
     if ran.stands:
-        found.say_by_name("hangs", stands=ran.stands)
+        _say_out_of_step("hangs", ran.stands, ran, found)
     elif ran.crashed and any(word in ran.output for word in ("op.preamble.length", "EnforceNotMet", "SIGABRT")):
-        found.say_by_name("different collectives", stands="; ".join(
-            f"rank {r} reached {line}" for r, line in enumerate(ran.lines) if line))
+        _say_out_of_step("different collectives", "; ".join(
+            f"rank {r} reached {line}" for r, line in enumerate(ran.lines) if line), ran, found)
     elif ran.crashed:
-        first = next(((r, data) for r, data in errors if "closed by peer" not in data["error"]
-                      and "reset by peer" not in data["error"]), errors[0] if errors else None)
+        first = next(iter(raised(ran) or [one for one in errors if not _has_lost_a_peer(one[1]["error"])] or errors),
+                     None)
         left = [r for r, rank in enumerate(ran.of("end")) if rank and not rank[-1]["error"] and not rank[-1]["enough"]]
-        if first and ("closed by peer" in first[1]["error"] or "reset by peer" in first[1]["error"]) and left:
+        if first and _has_lost_a_peer(first[1]["error"]) and left:
             stands = "; ".join([f"rank {r} has ended" for r in left] + [
-                f"rank {r} was waiting at {data['line']}" for r, data in errors if data["line"]])
-            found.say_by_name("hangs", stands=stands)
+                f"rank {r} was waiting at {data['line']}{data.get('under', '')}" for r, data in errors if data["line"]])
+            _say_out_of_step("hangs", stands, ran, found)
         else:
             words = first[1]["error"].strip().partition("\n")[0] if first else ran.output.strip().rpartition("\n")[2]
             line = f" [{first[1]['line']}]" if first and first[1]["line"] else ""
             found.say_by_name("raises", line, error=words[:300])
+
+
+def _say_out_of_step(name: str, stands: str, ran: Ran, found: Diagnosis) -> None:
+    """Say where ranks wait for one another, and which `if` keeps some of them from a collective."""
+    waits = [f"{line} is {under}" for line, under in UNDER.findall(stands)]
+    called = [data["place"] for rank in ran.of("on some ranks") for data in rank]
+    place = next((one for one in waits + called if max(waits.count(one), called.count(one)) < ran.k), "")
+    if not place:
+        found.say_by_name(name, stands=stands)
+        return
+    seen = next(rule.seen for rule in RULES if rule.name == name)
+    found.add(name, f"{seen} ({stands})", f"The collective at {place}, so only some ranks call it. Call it on all "
+              "ranks; a network that is evaluated on one rank must be called without its DDP wrapper")
+
+
+def _judge_moves(ran: Ran, found: Diagnosis) -> None:
+    """Where a wrapped network was moved or cast, that is why DDP exchanges nothing: it loses its hooks."""
+    name, lost = "moved or cast after wrapping", found.faults.keys() & {"DDP bypassed", "not exchanged"}
+    for rank, steps in zip(ran.of("moved"), ran.steps):
+        for data in rank:
+            line = f" [{data['line']}]" * bool(data["line"])
+            if data["pretended"] and data["steps"] < len(steps):
+                found.add(name, "the network is moved to the CPU after DDP has wrapped it, and then trained further",
+                          "On a GPU, DDP would lose its hooks, and gradients would not be exchanged any more. Move its "
+                          "state_dict instead", line, fault=False)
+            elif lost and not data["pretended"]:
+                for symptom in lost:
+                    found.faults.pop(symptom, None)
+                found.say_by_name(name, line)
 
 
 def _judge_evaluation(ran: Ran, found: Diagnosis) -> None:

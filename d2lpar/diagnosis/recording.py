@@ -12,9 +12,10 @@ import linecache
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -34,8 +35,8 @@ COLLECTIVES = ("all_reduce broadcast reduce all_gather all_gather_into_tensor re
                "gather_object scatter_object_list send recv").split()
 REDUCING = {name for name in COLLECTIVES if name.startswith(("all_reduce", "reduce", "all_to_all"))}
 HERE = os.path.dirname(__file__)
-_LIBRARIES = tuple(os.path.join(folder, "") for folder in (os.path.dirname(torch.__file__),
-                                                            sysconfig.get_path("stdlib")))
+TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+_LIBRARIES = TORCH, os.path.join(sysconfig.get_path("stdlib"), "")
 
 
 class Step(NamedTuple):
@@ -104,7 +105,7 @@ class Recorder:
         self.begin: Values | None = None  # the parameters
         self.steps: list[Step] = []
         self.wrappers: list[Any] = []
-        self._wrapped: dict[int, str] = {}  # the parameters that they were made with
+        self.wrapped_names: dict[int, str] = {}  # the parameters that they were made with
         self._kept: list[Tensor] = []  # these, so that no other tensor gets the place of one
         self._optimizers: set[type] = set()
         self.unsent = False
@@ -207,7 +208,7 @@ class Recorder:
         if isinstance(module, DistributedDataParallel) and not any(module is other for other in self.wrappers):
             self.wrappers.append(module)
             asking = [(name, p) for name, p in inner.named_parameters() if p.requires_grad] if inner is not None else []
-            self._wrapped |= {id(p): name for name, p in asking}
+            self.wrapped_names |= {id(p): name for name, p in asking}
             self._kept.extend(p for _, p in asking)
             self.hooks.append(module.register_forward_pre_hook(self._look_at_wrapped_forward))
 
@@ -316,7 +317,7 @@ class Recorder:
             exchanging=self._exchanging,
             wrapped=frozenset().union(*inside.values()),
             bypassed=frozenset().union(*(inside[key] for key in inside if key not in self._called)),
-            lost=frozenset(name for key, name in self._wrapped.items()
+            lost=frozenset(name for key, name in self.wrapped_names.items()
                            if key not in names or not now[names[key]].requires_grad), buffers={},
             lines=dict(self._lines), reduced=0,
             size=sum(p.grad.numel() for group in optimizer.param_groups for p in group["params"] if p.grad is not None))
@@ -393,15 +394,21 @@ def of_the_script(name: str) -> bool:
 
 def script_line() -> str:
     """The line of the user's script that is being run, as in "train.py, line 27: `loss.backward()`"; "" if unknown."""
-    frame = sys._getframe(1)
-    while frame is not None:
+    for frame in script_frames():
         name = frame.f_code.co_filename
-        if of_the_script(name):
-            code = linecache.getline(name, frame.f_lineno, frame.f_globals).strip()
-            where = "line" if name.startswith("<") else f"{_file_name(name)}, line"
-            return f"{where} {frame.f_lineno}" + f": `{code}`" * bool(code)
-        frame = frame.f_back
+        code = linecache.getline(name, frame.f_lineno, frame.f_globals).strip()
+        where = "line" if name.startswith("<") else f"{_file_name(name)}, line"
+        return f"{where} {frame.f_lineno}" + f": `{code}`" * bool(code)
     return ""
+
+
+def script_frames() -> Iterator[FrameType]:
+    """The frames of the user's script, the innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if of_the_script(frame.f_code.co_filename):
+            yield frame
+        frame = frame.f_back
 
 
 def _file_name(name: str) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import linecache
+import math
 import os
 import pickle
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -31,14 +33,17 @@ import torch
 from d2lpar._rank import loopback
 from d2lpar._reaper import put_back
 from d2lpar.checks import check_counts
+from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis
 from d2lpar.diagnosis.feed import FEED_NAMES
-from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, scale_fault
-from d2lpar.diagnosis.recording import of_the_script
+from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, raised, scale_fault
+from d2lpar.diagnosis.recording import TORCH, of_the_script
 from d2lpar.diagnosis.rules import NAMES
 from d2lpar.diagnosis.watching import ROOT, SETTINGS, STACK_SIGNAL, Settings
 
 LOOK_S = 0.1
+PROGRESS_S = 2.0  # before the first line of progress
+WORK_LOOK_S = 1.0  # between looks at the CPU time, for which all of /proc is read
 IDLE_S = 10.0  # without a record and without work, while all ranks wait in PyTorch
 LONG_IDLE_S = 60.0  # the same while only some do, and another may be downloading something
 MOST_IDLE_S = 600.0  # the same while none does
@@ -48,7 +53,10 @@ LAST_LINES = 12  # of the script's output, shown after an error
 REAPER = Path(ROOT, "d2lpar", "_reaper.py")
 FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.M)
 OF_GPUS = re.compile(r"NVIDIA driver|CUDA error|compiled with CUDA|CUDA-capable")
-WAITS = re.compile(rf"{re.escape(os.sep)}torch{re.escape(os.sep)}(?!utils|hub)")
+MAY_BE_OF_GPUS = re.compile(r"cuda|gpu|nvidia|nccl", re.I)
+RANK_OPTION = re.compile(r"--?(nr|(node|machine|global|local)?[-_]?rank)$")
+FROM_IMPORT = re.compile(r"(ModuleNotFoundError|ImportError)\b")
+WAITS = re.compile(rf"{re.escape(TORCH)}(?!utils|hub)")
 
 
 class NotRun(Exception):
@@ -56,7 +64,7 @@ class NotRun(Exception):
 
 
 def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[str] = (), show: bool = False,
-          to_the_end: bool = False) -> Diagnosis | int:
+          to_the_end: bool = False, progress: bool = False) -> Diagnosis | int:
     """Run a script on this many ranks on this machine, and report what is wrong with it.
 
     Args:
@@ -65,6 +73,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
         allow: names of findings that are intended, and count as notes.
         show: let the script print; by default its output is shown only after an error.
         to_the_end: once enough was seen, let the script run to its own end.
+        progress: say on a terminal how far the script is, unless it prints itself.
 
     Started by torchrun, each process runs its own rank of the script. The first one says what is wrong; the others get
     its exit code, 0 or 1.
@@ -83,7 +92,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
     words = [str(word) for word in script]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
-    ran = _run(words, ranks, show, to_the_end)
+    ran = _run(words, ranks, show, to_the_end, progress=progress)
     found, scale = _judge(ran, words, allow)
     _confirm(found, scale, ran, words, ranks)
     return found
@@ -106,7 +115,7 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
 
 
 def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[Diagnosis, Scale | None]:
-    name = next((os.path.basename(word) for word in words if word != "-m"), "?")
+    name = _name(words)
     most = max(map(len, ran.steps), default=0)
     epochs = max((count for rank in ran.of("pass") for count in Counter(
         data["number"] for data in rank if data["trained"]).values()), default=0)
@@ -117,7 +126,7 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
     if any(ran.of("DataParallel")) and not any(ran.of("group")):
         raise NotRun("the script trains with nn.DataParallel, in a single process. watch compares processes, one for "
                      "each device, as DistributedDataParallel has")
-    if not most and (not found.faults or _have_all_failed(ran)):
+    if not most and (not found.faults or found.faults.keys() == {"no group"} or _would_fail_alone(ran)):
         raise NotRun(_why(ran))
     return found, scale
 
@@ -141,25 +150,39 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
                     "the script could not be run as a single process")
 
 
-def _have_all_failed(ran: Ran) -> bool:
-    """Whether every rank ended with one and the same error."""
-    errors = {next((data["error"] for data in rank if data["error"]), "") for rank in ran.of("end")}
-    return ran.crashed and len(errors) == 1 and "" not in errors
+def _would_fail_alone(ran: Ran) -> bool:
+    """Whether a single process would have met the error as well: rank 0 raised it, or all ranks did, or an import."""
+    errors = [next((data["error"] for data in rank if data["error"]), "") for rank in ran.of("end")]
+    if not ran.crashed or not any(errors):
+        return ran.crashed and not any(ran.of("group"))
+    own = dict(raised(ran))
+    of_rank_0 = 0 in own and "FileExistsError" not in errors[0]  # a rank that makes the same folder later gets this
+    return of_rank_0 or len(set(errors)) == 1 or any(FROM_IMPORT.match(data["error"]) for data in own.values())
 
 
 def _why(ran: Ran) -> str:
-    error = next((data["error"] for rank in ran.of("end") for data in rank if data["error"]), "")
-    said = ran.output if error in ran.output else f"{error}\n{ran.output}"
-    return (f"the script ended before its first optimizer step:\n{said}" if ran.crashed else
-            "the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?").rstrip()
+    if ran.crashed:
+        ends = [data for _, data in raised(ran)] or [data for rank in ran.of("end") for data in rank if data["error"]]
+        error = ends[0]["error"] if ends else ""
+        said = ran.output if error in ran.output else f"{error}\n{ran.output}"
+        if error and said.count(error.rpartition("\n")[2]) > 1:  # the ranks printed different lines before it
+            said = "".join(said.rpartition("Traceback (most recent")[1:])
+        return f"the script ended before its first optimizer step:\n{said}".rstrip()
+    said = f" Its output ends with:\n{ran.output}" * bool(ran.output)
+    return f"the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?{said}"
 
 
-def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False, gpus: int = 0) -> Ran:
+def _name(words: Sequence[str]) -> str:
+    return next((os.path.basename(word) for word in words if word != "-m"), "?")
+
+
+def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False, gpus: int = 0,
+         progress: bool = False) -> Ran:
     """Run a script as if there were GPUs; if it fails, without any, or without making it shorter."""
-    run = partial(run_watched, words, k, show, to_the_end, gpus=gpus)
+    run = partial(run_watched, words, k, show, to_the_end, gpus=gpus, progress=progress)
     ran = run()
     needs_gpus = any(OF_GPUS.search(data["error"]) for rank in ran.of("end") for data in rank)
-    if ran.crashed and not ran.stands and (needs_gpus or not any(ran.steps)):
+    if ran.crashed and not ran.stands and (needs_gpus or (not any(ran.steps) and _may_be_of_gpus(ran))):
         without = run(pretend=False)
         if needs_gpus and not any(without.steps):
             raise NotRun(f"the script needs a GPU:\n{ran.output}")
@@ -171,20 +194,68 @@ def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = Fa
     return ran
 
 
+def _may_be_of_gpus(ran: Ran) -> bool:
+    """Whether an error before the first step may be due to GPUs that are not there."""
+    shown = re.sub(r"^ *File .*$", "", ran.output, flags=re.M)  # without the names of files
+    return not _would_fail_alone(ran) or bool(MAY_BE_OF_GPUS.search(shown))
+
+
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
-                pretend: bool = True, shortens: bool = True, gpus: int = 0) -> Ran:
+                pretend: bool = True, shortens: bool = True, gpus: int = 0, progress: bool = False) -> Ran:
     """Run a script on k ranks, and return what was recorded. With fewer than `gpus` GPUs, or than k, it sees none."""
     for spawns in (False, True):
         with Run(k, show) as run:
+            if progress and not show:
+                run.progress = Progress(f"watching {_name(words)} on {k} rank{'s' * (k > 1)}")
             settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens)
             run.start(words, settings, gpus or k)
             run.attend()
             ran = run.ran()
+            if run.joining:
+                raise NotRun(who_is_missing(run.joining, words))
         if not any(rank and rank[0][0] == "spawns" for rank in ran.records):
             break
     if launched := [data["command"] for rank in ran.of("launches") for data in rank]:
         raise NotRun(f"the script starts ranks itself, with `{launched[0]}`: watch the script in that command")
     return ran
+
+
+class Progress:
+    """One line on a terminal that says how far a run is, renewed once a second; nothing where stderr is a file."""
+
+    def __init__(self, about: str) -> None:
+        self.about, self.shown = about, ""
+        self._next = time.monotonic() + PROGRESS_S if sys.stderr.isatty() else math.inf
+
+    def say(self, steps: int) -> None:
+        """Write the line, if it is time."""
+        if time.monotonic() > self._next:
+            self.erase()
+            columns = shutil.get_terminal_size().columns
+            self.shown = f"{self.about}: {steps} step{'s' * (steps != 1)} so far"[:columns - 1]
+            self._next = time.monotonic() + 1
+            print(self.shown, end="", flush=True, file=sys.stderr)
+
+    def erase(self) -> None:
+        """Leave an empty line."""
+        if self.shown:
+            print("\r" + " " * len(self.shown), end="\r", flush=True, file=sys.stderr)
+            self.shown = ""
+
+
+def who_is_missing(joining: Sequence[dict[str, Any]], words: Sequence[str]) -> str:
+    """Say that a process group never becomes complete, and how to start the script instead."""
+    ranks, first = [given["rank"] for given in joining], joining[0]
+    who = f"rank{'s' * (len(ranks) > 1)} {' and '.join(map(str, ranks))}"
+    line = f" [{first['line']}]" if first["line"] else ""
+    seen = f"{who} waited in init_process_group for {first['world_size']} ranks, and no other process called it{line}. "
+    if any("{rank}" in word for word in words):
+        return seen + "Let --ranks be the number of processes that the script expects you to start"
+    of_rank = next((i for i, word in enumerate(words[:-1]) if RANK_OPTION.match(word)), None)
+    example = "" if of_rank is None else ": watch " + " ".join(
+        [*map(shlex.quote, words[:of_rank + 1]), "{rank}", *map(shlex.quote, words[of_rank + 2:])])
+    return (f"{seen}Start the script as a single node; or write {{rank}} where its arguments have the number of the "
+            f"node or of the rank{example}")
 
 
 class Run:
@@ -199,12 +270,16 @@ class Run:
         self.killed: set[int] = set()
         self.spawns = self.to_the_end = self._has_asked_to_leave = False
         self.stands = ""
+        self.progress: Progress | None = None
+        self.joining: list[dict[str, Any]] = []  # the ranks that wait for a group that never becomes complete
         self._noted: dict[int, tuple[int, list]] = {}  # by rank: the offset read so far, and the records
 
     def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *error: object) -> None:
+        if self.progress:
+            self.progress.erase()
         self.end()
         put_back(str(self.folder))  # the run was cut short
         self._end_keeper()
@@ -217,7 +292,7 @@ class Run:
         self.reaper.stdin.close()
 
     def start(self, words: Sequence[str], settings: Settings, gpus: int) -> None:
-        """Start the script as torchrun would, or once if it starts its ranks itself.
+        """Start the script as torchrun would; or once, if it starts its ranks itself and does not ask for {rank}.
 
         With fewer than `gpus` GPUs, it sees none.
         """
@@ -227,9 +302,9 @@ class Run:
             common["CUDA_VISIBLE_DEVICES"] = ""  # too few GPUs count as none
         common |= {SETTINGS: json.dumps(settings._asdict()), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
                    "GLOO_SOCKET_IFNAME": loopback(), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(settings.port)}
-        for rank in range(1 if settings.spawns else self.k):
+        for rank in range(1 if settings.spawns and not any("{rank}" in word for word in words) else self.k):
             variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.k, "LOCAL_WORLD_SIZE": self.k,
-                         "GROUP_RANK": 0}
+                         "GROUP_RANK": 0, **(_slurm(rank, self.k) if _asks_for_slurm(words) else {})}
             own = {} if settings.spawns else {name: str(value) for name, value in variables.items()}
             self.start_rank(words, common | own, rank)
 
@@ -247,13 +322,18 @@ class Run:
 
     def attend(self) -> None:
         """Wait until all ranks have ended, have seen enough, or hang; then kill them."""
-        size, since, work, first_end = -1, time.monotonic(), 0.0, 0.0
+        size, since, looked, work, first_end = -1, time.monotonic(), 0.0, 0.0, 0.0
         while any(process.poll() is None for process in self.processes):
             time.sleep(LOOK_S)
+            if self.progress:
+                self.progress.say(max((sum(kind == "step" for kind, _ in rank) for rank in self.records()), default=0))
             now = sum(file.stat().st_size for file in self.folder.glob("*.records"))
-            spent = self._work_s()
-            if now != size or spent > work + 0.5:
-                size, since, work = now, time.monotonic(), spent
+            if now != size:
+                size, since = now, time.monotonic()
+            elif time.monotonic() - max(since, looked) > WORK_LOOK_S:
+                looked, spent = time.monotonic(), self._work_s()
+                if spent > work + 0.5:
+                    since, work = looked, spent
             idle, enough = time.monotonic() - since, self._have_seen_enough()
             has_failed = any(process.poll() for process in self.processes)
             first_end = first_end or (time.monotonic() if enough or has_failed else 0.0)
@@ -264,6 +344,9 @@ class Run:
                     self._stand()
                 break
             if idle > IDLE_S:
+                self.joining = self._incomplete_group(idle)
+                if self.joining:
+                    break
                 waiting = self._stand()
                 if waiting == 1 or (waiting and idle > LONG_IDLE_S) or idle > MOST_IDLE_S:
                     break
@@ -290,6 +373,17 @@ class Run:
                     total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         return total
 
+    def _incomplete_group(self, idle: float) -> list[dict[str, Any]]:
+        """What each rank in init_process_group gave it, if all processes wait there, and they are too few or alike."""
+        joining = {file.stem: json.loads(text) for file in self.folder.glob("*.joining") if (text := _read(file))}
+        ranks = {given["rank"] for given in joining.values()}
+        begun = {file.stem for file in self.folder.glob("*.begun")}
+        if self.spawns:
+            begun -= {str(process.pid) for process in self.processes}  # they wait for the ranks
+        is_complete = ranks >= set(range(max((given["world_size"] for given in joining.values()), default=0)))
+        has_all = begun <= joining.keys() or idle > LONG_IDLE_S  # another one may be downloading something
+        return [] if is_complete or not has_all else sorted(joining.values(), key=lambda given: given["rank"])
+
     def _stand(self) -> float:
         """Find out which line each rank is at, and return what share of the running ranks waits inside PyTorch."""
         pids = {r: data["pid"] for r, rank in enumerate(self.records()) for kind, data in rank if kind == "group"}
@@ -309,8 +403,9 @@ class Run:
                 stands.append(f"rank {r} has {'moved on to the next epoch' if end['enough'] else 'ended'}")
             elif own:
                 code = linecache.getline(own[0][0], int(own[0][1])).strip()
-                waits.append(bool(WAITS.search(frames[0][0])) or ".wait(" in code)
-                stands.append(f"rank {r} is at `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}")
+                waits.append(bool(WAITS.match(frames[0][0])) or ".wait(" in code)
+                under = under_rank_test((file, int(line)) for file, line, _ in own) if waits[-1] else ""
+                stands.append(f"rank {r} is at `{code}`, line {own[0][1]} of {os.path.basename(own[0][0])}{under}")
             else:
                 stands.append(f"rank {r} was last seen at {last}" if last else f"rank {r} has not begun")
         self.stands = "; ".join(stands) if any(waits) else ""
@@ -353,8 +448,10 @@ class Run:
     def ran(self) -> Ran:
         """The run as it ended."""
         codes = [process.poll() or 0 if process.pid not in self.killed else 0 for process in self.processes]
-        output = "\n".join(dict.fromkeys(_read(file) for file in sorted(self.folder.glob("*.output"))))
+        outputs = {int(file.stem): _read(file) for file in sorted(self.folder.glob("*.output"))}
         records = self.records()
+        first = next((r for r, _ in raised(Ran(self.k, records))), 0)  # its output comes last
+        output = "\n".join(dict.fromkeys(outputs[r] for r in sorted(outputs, key=lambda r: (r == first, r))))
         lines = [_read(self.folder / f"{r}.line") for r in range(len(records))]
         if any(code < 0 for code in codes):
             output += "\n" + ", ".join(signal.Signals(-code).name for code in codes if code < 0)
@@ -362,6 +459,20 @@ class Run:
         crashed = (any(codes) or has_raised) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
         return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines)
+
+
+def _asks_for_slurm(words: Sequence[str]) -> bool:
+    """Whether the script's text names a variable of Slurm; libraries would behave differently if they saw these."""
+    with suppress(OSError):
+        return b"SLURM_" in Path(words[0]).read_bytes()
+    return False
+
+
+def _slurm(rank: int, k: int) -> dict[str, Any]:
+    """What Slurm tells a rank: k tasks on this machine."""
+    return {"SLURM_PROCID": rank, "SLURM_LOCALID": rank, "SLURM_NTASKS": k, "SLURM_NTASKS_PER_NODE": k,
+            "SLURM_GPUS_ON_NODE": k, "SLURM_CPUS_PER_TASK": 1, "SLURM_JOB_ID": 1, "SLURM_NNODES": 1, "SLURM_NODEID": 0,
+            "SLURM_NODELIST": "localhost", "SLURM_JOB_NODELIST": "localhost"}
 
 
 class _Elsewhere:
@@ -404,6 +515,8 @@ class _UnderTorchrun(Run):
         self._start_own(words, to_the_end)
         self.processes += [_Elsewhere(self.folder, rank) for rank in range(1, self.k)]
         self.attend()
+        if self.joining:
+            raise NotRun(who_is_missing(self.joining, words))
         return self.ran()
 
     def say(self, code: int) -> None:

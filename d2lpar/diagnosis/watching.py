@@ -27,6 +27,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from functools import lru_cache, partial
+from importlib import import_module
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,10 +42,22 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.kept_files import KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
-from d2lpar.diagnosis.recording import HERE, Recorder, Step, Values, of_the_script, row_keys, script_line
+from d2lpar.diagnosis.recording import (
+    COLLECTIVES,
+    HERE,
+    TORCH,
+    Recorder,
+    Step,
+    Values,
+    of_the_script,
+    row_keys,
+    script_frames,
+    script_line,
+)
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -61,6 +74,8 @@ MOST_INDICES = 2_000_000
 ROWS, OF_ROW = 64, 4096  # how many examples, and how many values of each, are used to tell minibatches apart
 LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate launch|deepspeed")
 STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal, "SIGUSR1", 0)  # of few scripts
+COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
+DISTRIBUTED = os.path.join(TORCH, "distributed", "")
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -197,6 +212,8 @@ class Watcher(Recorder):
         self._stack = ExitStack()
         self.files = KeptFiles(settings.folder)
         self.asked: set[str] = set()  # of GPUs that are not there
+        self._on_some: set[str] = set()  # collectives under an `if` on the rank, each with its line
+        self._applies = False
 
     def keep(self, x: Tensor) -> Tensor:
         """A sketch of it."""
@@ -221,7 +238,8 @@ class Watcher(Recorder):
     def _changes(self) -> list[tuple[Any, str, Callable[[Callable], Callable]]]:
         functional = torch.nn.utils
         changes: list[tuple[Any, str, Callable]] = [
-            (nn.Module, "__call__", self._calling), (Optimizer, "add_param_group", self._adding),
+            (nn.Module, "__call__", self._calling), (nn.Module, "_apply", self._applying),
+            (nn.Module, "cpu", self._moving_to_the_cpu), (Optimizer, "add_param_group", self._adding),
             (torch.autograd, "backward", self._going_backward),
             (loading._BaseDataLoaderIter, "__init__", self._beginning),
             (loading._BaseDataLoaderIter, "_reset", self._again),
@@ -236,6 +254,9 @@ class Watcher(Recorder):
             (dist, "init_process_group", self._joining), (dist.distributed_c10d, "init_process_group", self._joining),
             (dist, "destroy_process_group", self._leaving), (Join, "__enter__", self._entering_join),
             (subprocess.Popen, "__init__", self._launching),
+            (multiprocessing.process.BaseProcess, "run", self._failing),
+            (import_module("torch.multiprocessing.spawn"), "_wrap",  # torch.multiprocessing.spawn is a function too
+             lambda wrap: lambda function, *args: wrap(self._failing(function), *args)),
             (util, "spawnv_passfds", self._starting_python)]
         if not self.settings.spawns and self.settings.port:
             changes.append((multiprocessing.process.BaseProcess, "start", self._spawning))
@@ -254,7 +275,16 @@ class Watcher(Recorder):
                 mine = f"tcp://127.0.0.1:{self.settings.port}"
                 args, kwargs = (args[0], mine, *args[2:]) if len(args) > 1 else args, kwargs
                 kwargs |= {"init_method": mine} if "init_method" in kwargs else {}
-            result = init(*args, **kwargs)
+            world_size, rank = (kwargs.get(name, args[i] if len(args) > i else -1)
+                                for i, name in ((3, "world_size"), (4, "rank")))
+            joining = Path(self.settings.folder, f"{os.getpid()}.joining")
+            joining.write_text(json.dumps({
+                "rank": rank if rank >= 0 else int(os.environ.get("RANK", -1)), "line": script_line(),
+                "world_size": world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", -1))}), "utf8")
+            try:
+                result = init(*args, **kwargs)
+            finally:
+                joining.unlink(missing_ok=True)
             self.log.note("group", world_size=dist.get_world_size(), pid=os.getpid())
             self.crumbs = self.log.line_file
             util.Finalize(None, self.end, ("",), exitpriority=100)  # they skip atexit
@@ -311,7 +341,40 @@ class Watcher(Recorder):
 
         return starting
 
+    def note_line(self, what: str) -> None:
+        """Also note a collective that only some ranks may reach, once for each line."""
+        super().note_line(what)
+        frames = [(frame.f_code.co_filename, frame.f_lineno) for frame in script_frames()] if what in COLLECTIVE else []
+        under = under_rank_test(frames)
+        if under and (place := f"line {frames[0][1]} is{under[1:]}") not in self._on_some:
+            self._on_some.add(place)
+            self.log.note("on some ranks", place=place)
+
     # networks
+
+    def _applying(self, apply: Callable) -> Callable:
+        def applying(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            before = [] if self._applies or not self.wrapped_names else [
+                (p, (p.dtype, p.device)) for p in module.parameters() if id(p) in self.wrapped_names]
+            if not before:
+                return apply(module, *args, **kwargs)
+            self._applies = True  # and its submodules are a part of it
+            try:
+                return apply(module, *args, **kwargs)
+            finally:
+                self._applies = False
+                if any((p.dtype, p.device) != kind for p, kind in before):
+                    self.log.note("moved", line=script_line(), steps=self.num_steps, pretended=False)
+
+        return applying
+
+    def _moving_to_the_cpu(self, move: Callable) -> Callable:
+        def moving(module: nn.Module) -> nn.Module:
+            if self.asked and any(id(p) in self.wrapped_names for p in module.parameters()):  # on a GPU it would move
+                self.log.note("moved", line=script_line(), steps=self.num_steps, pretended=True)
+            return move(module)
+
+        return moving
 
     def _calling(self, call: Callable) -> Callable:
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -554,7 +617,29 @@ class Watcher(Recorder):
 
         return scheduling
 
-    def end(self, error: str, enough: bool = False, line: str = "") -> None:
+    def fail(self, problem: BaseException) -> tuple[str, list[traceback.FrameSummary]]:
+        """Note that the run ended with an error; return its words, and its frames without those of `watch`."""
+        error = "".join(traceback.format_exception_only(problem)).rstrip()
+        frames = [f for f in traceback.extract_tb(problem.__traceback__)
+                  if os.path.dirname(f.filename) != HERE and not f.filename.startswith("<frozen")]
+        own = [f for f in frames if of_the_script(f.filename)]
+        line = f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}: `{own[-1].line}`" if own else ""
+        under = under_rank_test((f.filename, f.lineno or 0) for f in reversed(own))
+        in_collective = bool(frames) and frames[-1].filename.startswith(DISTRIBUTED)
+        self.end(error, line=line, under=under, in_collective=in_collective)
+        return error, frames
+
+    def _failing(self, run: Callable) -> Callable:
+        def running(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return run(*args, **kwargs)
+            except Exception as problem:  # multiprocessing prints it, and ends the rank
+                self.fail(problem)
+                raise
+
+        return running
+
+    def end(self, error: str, enough: bool = False, **where: Any) -> None:
         """Note how the run ended, once."""
         if not self._has_ended and (dist.is_initialized() or not self.settings.spawns):
             for known in self.loaders.values():
@@ -563,9 +648,9 @@ class Watcher(Recorder):
             parameters: Values = {}
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
-            self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters, line=line,
+            self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters,
                           has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
-                          networks=self.networks.names(), settings=settings_left_out())
+                          networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
 
     def enough(self) -> None:
         """Stop, as enough was seen: end the run, or restore PyTorch's functions and let it go on."""
@@ -911,6 +996,7 @@ def install() -> None:
     if not watchers:
         watchers.append(Watcher(Settings(**json.loads(os.environ[SETTINGS]))))
         watchers[0].start()
+        Path(watchers[0].settings.folder, f"{os.getpid()}.begun").touch()
 
 
 def run_script(words: list[str]) -> None:
@@ -930,12 +1016,7 @@ def run_script(words: list[str]) -> None:
         code = leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
         error = f"SystemExit: {leaving.code}" if code else ""
     except BaseException as problem:
-        code, error = 1, "".join(traceback.format_exception_only(problem)).strip()
-        frames = [f for f in traceback.extract_tb(problem.__traceback__)
-                  if os.path.dirname(f.filename) != HERE and not f.filename.startswith("<frozen")]
+        code, (error, frames) = 1, watcher.fail(problem)
         print("Traceback (most recent call last):\n", *traceback.format_list(frames), error, sep="", file=sys.stderr)
-        own = [f for f in frames if f"{os.sep}torch{os.sep}" not in f.filename and "site-packages" not in f.filename]
-        line = f"{os.path.basename(own[-1].filename)}, line {own[-1].lineno}: `{own[-1].line}`" if own else ""
-        watcher.end(error, line=line)
     watcher.end(error)
     sys.exit(code)
