@@ -1082,6 +1082,14 @@ def test_a_fit_needs_four_numbers_for_each_weight_and_zeros_do_not_count():
         assert weights is not None and len(set(weights.tolist())) == 1
 
 
+@pytest.mark.parametrize("n, fault", [(4, "no_sync around the last pass"), (3, "different gradients")])
+def test_which_backward_pass_was_not_exchanged_is_said_only_if_there_are_enough_numbers(n: int, fault: str):
+    passes = torch.randn(2, 2, n, generator=torch.Generator().manual_seed(5)).double()
+    taken = passes[:, 0].mean(0) + passes[:, 1]
+    found, _ = judged(*(step_of(own, grad, forwards=2) for own, grad in zip(passes, taken)))
+    assert list(found.faults) == [fault], str(found)
+
+
 def steps_inside(k: int = 2, **changes: Any) -> list[dict[str, Any]]:
     """A step of k ranks without DDP that each find their own gradient, exchange it inside step() and end the same."""
     own, none = torch.randn(k, 1, 32, generator=torch.Generator().manual_seed(3)).double(), frozenset()
