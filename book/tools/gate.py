@@ -8,7 +8,7 @@ A set is a folder of scripts and `cases.toml`, which says of each what it is:
 - `meant`: it differs from a single device on purpose; with the fault allowed, nothing may be left.
 
 The catalogue of the page, `d2lpar.pages.ddp_examples`, belongs to the tuned set, which was used to write the rules. A
-held-out set was written by an author who had not seen the rules, and was run once on the frozen rules. There were two
+held-out set was written by the project without sight of the rules, and was run once on the frozen rules. There were two
 rounds: the first set has joined the tuned one, and the second is in `tests/diagnose/held_out`. The rates are in
 `d2lpar/pages/stored/gate.json`.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).with_name("stored")
+WAYS = {"DDP": "`DistributedDataParallel`", "fully_shard": "`fully_shard`", "Transformers": "`transformers.Trainer`"}
 
 
 class RecordError(RuntimeError):
@@ -60,6 +61,21 @@ def parsed_records(path: str | Path, text: bytes) -> tuple[dict[str, Any], list[
 def stored_results(name: str) -> dict[str, Any]:
     """The results that `stored/NAME.json` holds; "about" says by which command, on which machine and data."""
     return json.loads((FOLDER / f"{name}.json").read_text("utf8"))
+
+
+def judged_table(trainers: dict[str, Any]) -> str:
+    """What `watch` judges of a script for each way of training, as a table in Markdown, from `stored/trainers.json`."""
+    columns = {"start, exchange, update": ("start", "exchange", "update"), "scale of the loss": ("scale",),
+               "data": ("data",)}
+    heads = ["your script uses", *columns, "right scripts passed", "wrong scripts named"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, one in sorted(trainers.items(), key=lambda item: "right" in item[1]):  # first what needs no trainer
+        states = [", ".join(dict.fromkeys(one["coverage"][subject] for subject in subjects))
+                  for subjects in columns.values()]
+        counts = [f"{one[hits]} of {one[n]}" if n in one else "" for hits, n in (
+            ("let through", "right"), ("named", "wrong"))]
+        lines.append(f"| {' | '.join([WAYS.get(name, name), *states, *counts])} |")
+    return "\n".join(lines)
 
 
 def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
