@@ -88,8 +88,9 @@ def _parser() -> argparse.ArgumentParser:
                          help="a finding that is intended and counts as a note; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
-    judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, Lightning, "
-              "Fabric or ignite. If a script uses fully_shard, it judges only the data and the loss; the exit code is 3")
+    judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, "
+              "Lightning, Fabric or ignite. If a script uses fully_shard, it judges only the data and the loss, and the "
+              "exit code is 3")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
