@@ -89,8 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
     judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, "
-              "Lightning, Fabric or ignite. If a script uses fully_shard, it judges only the data and the loss, and the "
-              "exit code is 3")
+              "Lightning, Fabric or ignite. If a script uses fully_shard, it judges only the data and the loss, and "
+              "the exit code is 3")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
