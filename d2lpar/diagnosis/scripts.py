@@ -70,13 +70,14 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
     Args:
         script: the script and its arguments, or "-m", a module, and its arguments.
         ranks: how many, if the script leaves that to torchrun.
-        allow: names of findings that are intended, and count as notes.
+        allow: names of findings that are intended, and count as notes; with "unjudged", the diagnosis is `ok` even if
+            something without which there is no all-clear could not be judged.
         show: let the script print; by default its output is shown only after an error.
         to_the_end: once enough was seen, let the script run to its own end.
         progress: say on a terminal how far the script is, unless it prints itself.
 
     Started by torchrun, each process runs its own rank of the script. The first one says what is wrong; the others get
-    its exit code, 0 or 1.
+    its exit code.
 
     Raises:
         NotRun: if the script ends before its first step, for a reason that has nothing to do with ranks.
