@@ -14,7 +14,7 @@ import torch
 from d2lpar._command_line import as_json
 from d2lpar.diagnosis.compare import SUBJECTS, Diagnosis
 from d2lpar.diagnosis.coverage import cover
-from d2lpar.diagnosis.judging import Ran, _comparable, _judge_data, judge
+from d2lpar.diagnosis.judging import Ran, _comparable, _draw_the_same, _judge_data, judge
 from d2lpar.diagnosis.recording import Step
 from d2lpar.diagnosis.watching import settings_left_out
 
@@ -62,7 +62,7 @@ def test_two_steps_of_the_network_that_is_trained_are_enough_for_an_all_clear():
 ], ids=lambda x: "" if isinstance(x, Diagnosis) else x[:40])
 def test_without_two_steps_of_each_trained_network_there_is_no_all_clear(found: Diagnosis, why: str):
     assert found.exit_code == 3 and not found.ok and found.unjudged == ["start", "exchange", "update"]
-    assert why in found.coverage["update"].why
+    assert why in found.coverage["update"].why == found.coverage["exchange"].why
     text = " ".join(str(found).split())
     assert text.startswith("not judged: start, exchange, update (") and "no fault found in what was judged" in text
 
@@ -78,6 +78,16 @@ def test_the_only_step_of_a_script_is_all_that_there_is_to_judge():
 def test_steps_without_own_gradients_are_counted():
     found = covered(a_step(), a_step(own=""), a_step())
     assert found.ok and found.coverage["update"] == ("in part", "2 steps of a network")
+
+
+def test_clipping_is_judged_as_far_as_the_steps_and_only_if_it_was_called():
+    clipped = [a_step(), a_step()]
+    for data in clipped:
+        data["step"] = data["step"]._replace(lines={"clip": "train.py, line 9"})
+    assert covered(a_step(), a_step()).coverage["clipping"].state == "not seen"
+    assert covered(*clipped).coverage["clipping"] == ("judged", "")
+    found = covered(*[data | {"is_sharded": True} for data in clipped])
+    assert found.coverage["clipping"] == found.coverage["exchange"] == ("not judged", "the parameters are sharded over the ranks, as by fully_shard")
 
 
 def test_an_exchange_inside_the_optimizer_is_judged_by_the_update():
@@ -175,6 +185,22 @@ def test_data_sets_of_the_ranks_own_are_no_different_data_sets():
 
     assert judged(False, [[0, 1, 2, 3], [3, 2, 1, 0]]) == []  # each rank goes through all of its own set
     assert judged(False, [[0, 1], [2, 3]]) == judged(True, [[0, 1], [2, 3]]) == ["different data sets"]
+
+
+def test_the_same_random_numbers_on_all_ranks_are_noticed_if_the_examples_differ():
+    def same(*states: str, other: str = "", passes: str = "1111", examples: tuple[bytes, bytes] = (b"a", b"b")) -> bool:
+        records = []
+        for rank in range(2):
+            steps = [a_step(random_state=state, passes=int(epoch)) for state, epoch in zip(other if rank and other else states, passes)]
+            for data in steps:
+                data["step"] = data["step"]._replace(examples=[examples[rank], examples[rank] + b"2"])
+            records.append([("step", data) for data in steps])
+        return _draw_the_same(Ran(2, records))
+
+    assert same("a", "b", "c")
+    assert not same("a", "b", "c", other="abd") and not same("a", "a", "b")  # others on rank 1; nothing drawn in step 2
+    assert not same("a", "b", "c", examples=(b"a", b"a"))  # that is worse, and has a name of its own
+    assert not same("a", "b", "c", passes="123") and not same("a", "b")  # a sampler draws when an epoch begins
 
 
 # a trainer's own launcher

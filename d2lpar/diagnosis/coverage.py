@@ -24,19 +24,19 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     if state != "not judged" and "exchanged inside step()" in found.notes:
         found.cover("exchange", "in part", "by the parameters after step(), which exchanges gradients itself")
     lines = {what for rank in ran.steps for data in rank for what in data["step"].lines}
-    for name, is_used, why in (
+    for name, is_used, missing in (
             ("clipping", "clip" in lines, "no PyTorch function for it was called"),
             ("checkpoints", any(ran.of("save")), "torch.save was not called"),
             ("evaluation", any(ran.of("evaluation")), "no forward pass without gradients was seen")):
         if not is_used:
-            found.cover(name, "not seen", why)
+            found.cover(name, "not seen", missing)
     if "clipping" not in found.coverage:
         found.cover("clipping", state, why if state == "not judged" else "")
     if "checkpoints" not in found.coverage:
         found.cover("checkpoints", "in part", "only which ranks write which file")
     if "evaluation" not in found.coverage:
         found.cover("evaluation", "in part", "only its mode and the buffers, not the metric")
-    found.cover("random numbers", "in part", "only those of dropout and augmentation, at the start")
+    found.cover("random numbers", "in part", "only whether all ranks draw the same ones from PyTorch's own generator")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
         found.cover("resuming", "not judged", f"a resumed run is not compared with an uninterrupted one [{resumed}]",
                     needed=True)

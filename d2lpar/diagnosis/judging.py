@@ -698,3 +698,16 @@ def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
     if len(first) == len(ran.records) > 1 and all(data["dropout"] for data in first) and len(
             {data["random_state"] for data in first}) == 1:
         found.say_by_name("same dropout")
+    elif _draw_the_same(ran):
+        line = next((data["step"].lines.get("forward", "") for data in ran.steps[0]), "")
+        found.say_by_name("same random numbers", f" [{line}]" * bool(line))
+
+
+def _draw_the_same(ran: Ran) -> bool:
+    """Whether all ranks have the same random state in every step, and it changes between the steps of an epoch."""
+    rows = list(zip(*ran.steps)) if len(ran.records) > 1 else []
+    if not rows or any(len({data.get("random_state") for data in row}) > 1 or _same_rows([data["step"] for data in row])
+                       for row in rows):
+        return False
+    pairs = [(row[0], then[0]) for row, then in zip(rows, rows[1:]) if row[0].get("passes") == then[0].get("passes")]
+    return len(pairs) > 1 and all(one.get("random_state") != then.get("random_state") for one, then in pairs)

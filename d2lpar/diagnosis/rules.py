@@ -373,6 +373,10 @@ RULES = [
     Rule("watch", "same dropout", _elsewhere,
          "all ranks start from the same random state, so they draw the same dropout masks", "",
          "Seed each rank with seed + rank, after the network is made", fault=False),
+    Rule("watch", "same random numbers", _elsewhere,
+         "all ranks draw the same random numbers in every step, for different examples", "",
+         "For noise, masks or mixing, seed each rank with seed + rank, after the network is made. Fine if all ranks "
+         "need the same numbers, as for a permutation that they share", fault=False),
     Rule("watch", "same augmentation", _elsewhere,
          "the examples are augmented at random, and all ranks start from the same random state, so the first "
          "examples of all shards are changed in the same way", "",

@@ -513,7 +513,8 @@ class Watcher(Recorder):
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
                       has_gradient=any(p.grad is not None for group in optimizer.param_groups for p in group["params"]),
                       hooked=any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
-                      wrapped=bool(self.wrappers), no_sync=self.unsent,
+                      wrapped=bool(self.wrappers), no_sync=self.unsent, random_state=random_state(),
+                      passes=sum(known.passes for known in self.loaders.values()),
                       group_size=min((one.process_group.size() for one in self.wrappers), default=0))
         self.num_steps += 1
         if self.num_steps >= (MOST_STEPS_OF_PASSES if self.loaders else MOST_STEPS):

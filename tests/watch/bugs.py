@@ -27,7 +27,7 @@ EXPECTED = {
     "half the loss": [], "rank 0 evaluates and saves": [], "sum over all examples": [], "joined": [], "compiled": [],
     "own data on each rank": [], "BatchNorm evaluated": [], "LBFGS": [], "EMA": [], "next(iter)": [], "autocast": [],
     "sharded, summed": [], "resumed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
-    "dict batches": [], "loss from forward": [], "endless": [],
+    "dict batches": [], "loss from forward": [], "endless": [], "noise": [],
     # wrong
     "parameters gathered in step": ["not synchronised"], "norms reduced in step": ["not synchronised"],
     "parameters averaged in step": ["not synchronised"], "exchanged in step, drifts": ["not synchronised"],
@@ -51,11 +51,11 @@ EXPECTED = {
     "iterable, all of it in its own order": ["same examples on all ranks"],
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
-    "padded evaluation": ["padded"], "bfloat16": ["reduced precision"],
+    "padded evaluation": ["padded"], "bfloat16": ["reduced precision"], "same noise": ["same random numbers"],
     "exchanged in step": ["exchanged inside step()"],
 }
 NOTES = {"same augmentation", "same dropout", "evaluation in training mode", "padded", "reduced precision",
-         "exchanged inside step()"}
+         "exchanged inside step()", "same random numbers"}
 
 
 class Noisy(Dataset):
@@ -139,7 +139,7 @@ def train(name, rank, k):
     n = 480 if has(name, "several epochs of twenty") or name.startswith("endless") else 97 if has(name, "padded evaluation") else 96
     X, y = torch.randn(n, 10), torch.randint(1 if name == "one class" else 3, (n,))
     classes = 1 if name == "one class" else 3
-    if not has(name, "same augmentation", "same dropout"):
+    if not has(name, "same augmentation", "same dropout", "same noise"):
         torch.manual_seed(rank)
     data = Noisy(X, y) if has(name, "same augmentation") else TensorDataset(X, y)
     if has(name, "split without a seed"):
@@ -211,6 +211,8 @@ def train(name, rank, k):
     average = torch.optim.swa_utils.AveragedModel(inner) if name == "EMA" else None
 
     def loss_of(X, y):
+        if has(name, "noise", "same noise"):
+            X = X + 0.1 * torch.randn_like(X)
         if has(name, "rows by hand"):
             X, y = X[rank::k], y[rank::k]
         if name.startswith(("dict batches", "loss from forward")):
