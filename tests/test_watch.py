@@ -40,21 +40,12 @@ from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.compare import Diagnosis, _where_they_stand, _words
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.evidence import SKETCHES, rounding, solve
+from d2lpar.diagnosis.examples import _digest, keys_of_rows, probe, takes_the_end, with_rows
 from d2lpar.diagnosis.judging import Ran, _judge_moves, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.recording import Recorder, Step, Values, of_the_script
 from d2lpar.diagnosis.scripts import NotRun, Progress, Run, _Elsewhere, _judge, watch, who_is_missing
-from d2lpar.diagnosis.watching import (
-    Networks,
-    Settings,
-    Watcher,
-    _digest,
-    _keys_of_rows,
-    _takes_the_end,
-    _with_rows,
-    probe,
-    sketch,
-)
+from d2lpar.diagnosis.watching import Networks, Settings, Watcher, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")
 
@@ -818,7 +809,7 @@ def drawn_by(source: str, file: str, **names: Any) -> list[bool]:
             return self
 
         def __next__(self) -> int:
-            found.append(_takes_the_end(sys._getframe(1)))
+            found.append(takes_the_end(sys._getframe(1)))
             if len(found) > 1:
                 raise StopIteration
             return 1
@@ -966,9 +957,9 @@ def test_examples_are_compared_whatever_they_are_made_of():
 
 def test_an_example_is_known_by_everything_that_belongs_to_it():
     mask, ids = torch.ones(3, 4), torch.arange(12).view(3, 4)
-    keys = _keys_of_rows(_with_rows({"mask": mask, "ids": ids, "weight": torch.ones(5)}))
-    assert len(set(keys)) == 3 and keys == _keys_of_rows(_with_rows([{"mask": mask}, (ids,)]))
-    assert len(set(_keys_of_rows([mask]))) == 1 and _with_rows(torch.ones(3)) == _with_rows("no tensor") == []
+    keys = keys_of_rows(with_rows({"mask": mask, "ids": ids, "weight": torch.ones(5)}))
+    assert len(set(keys)) == 3 and keys == keys_of_rows(with_rows([{"mask": mask}, (ids,)]))
+    assert len(set(keys_of_rows([mask]))) == 1 and with_rows(torch.ones(3)) == with_rows("no tensor") == []
 
 
 def test_a_scheduler_that_gets_nan_on_all_ranks_is_no_difference_and_on_one_rank_is():

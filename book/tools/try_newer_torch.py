@@ -39,7 +39,7 @@ PRIVATE = {
     "torch._dynamo.eval_frame.OptimizedModule._orig_mod": "diagnosis.watching and ddp: the module that was compiled",
     "torch.utils.data.dataloader._BaseDataLoaderIter._next_index": "diagnosis.watching: which examples are fetched?",
     "torch.utils.data.dataloader._BaseDataLoaderIter._reset": "diagnosis.watching: when does an epoch begin?",
-    "dis._parse_exception_table": "diagnosis.watching: is the end of an epoch expected?",
+    "dis._parse_exception_table": "diagnosis.examples: is the end of an epoch expected?",
     "torch.utils.data.dataloader._BaseDataLoaderIter._sampler_iter": "diagnosis.watching, for the same",
     "torch.utils.data.dataloader._BaseDataLoaderIter._dataset_kind": "diagnosis.watching, for the same",
     "torch.utils.data.dataloader._DatasetKind": "diagnosis.watching, for the same",
