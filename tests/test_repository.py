@@ -106,6 +106,9 @@ def test_a_quick_job_comes_before_the_long_ones(root: Path) -> None:
     assert commands(jobs["quick"])[-3:] == ["ruff check", "pyrefly check", "pytest"], f"End the job `quick` with these commands {WORKFLOWS}"
     assert [command for command in commands(workflows(root)["weekly"]["jobs"]["slow"]) if "make" in command] == [
         "make book", "make slow", "make gate"], f"Let weekly.yml run these commands {WORKFLOWS}"
+    tried = workflows(root)["weekly"]["jobs"]["try"]["strategy"]["matrix"]["script"]
+    assert sorted(tried) == sorted(file.stem for file in (root / "book" / "tools").glob("try_*.py")), (
+        f"Name each try_*.py of book/tools/ in weekly.yml, under `script` {WORKFLOWS}")
 
 
 def test_the_weekly_run_unpins_the_packages_but_not_those_that_are_held_back_for_a_reason(root: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,8 +98,12 @@ def test_what_is_stored_says_how_far_each_trainers_own_script_was_judged() -> No
     assert found["scripts"]["A"] == {"exit": 0, "faults": [], "notes": ["padded"]}
 
 
-@pytest.mark.parametrize("printed", ["", "no JSON"])
-def test_a_script_without_a_verdict_counts_as_one_that_cannot_be_run(printed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(try_trainers.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=printed))
-    verdict = verdict_on(["train.py"], tmp_path, sys.executable, {})
+@pytest.mark.parametrize("does", ["exit 1", "echo no JSON", "exec sleep 60"])
+def test_a_script_without_a_verdict_counts_as_one_that_cannot_be_run(does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(try_trainers, "LIMIT_S", 1 if "sleep" in does else 50)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{does}\n", "utf8")
+    python.chmod(0o755)
+    verdict = verdict_on(["train.py"], tmp_path, str(python), dict(os.environ))
     assert (verdict.exit, verdict.faults) == (2, ["error"])
+    assert verdict.seconds < 50, "a script that takes too long is ended"

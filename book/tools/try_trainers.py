@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,12 +58,16 @@ def scripts() -> dict[str, Any]:
 def verdict_on(words: list[str], folder: Path, python: str, setting: dict[str, str]) -> Verdict:
     """What `watch` says of a script that runs in `folder`, in a process of its own and on two new ranks."""
     began = time.monotonic()
+    process = subprocess.Popen([python, "-m", "d2lpar", "watch", "--json", *words], cwd=folder, env=setting, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
-        done = subprocess.run([python, "-m", "d2lpar", "watch", "--json", *words], cwd=folder, env=setting, text=True,
-                              capture_output=True, timeout=LIMIT_S)
-        found = json.loads(done.stdout)
-    except (subprocess.TimeoutExpired, ValueError):
-        found = {"exit": 2, "findings": [], "coverage": {}, "error": f"it printed no verdict within {LIMIT_S} s"}
+        printed, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # it ends its ranks
+        printed, _ = process.communicate()
+    found: dict[str, Any] = {"exit": 2, "findings": [], "coverage": {}, "error": "watch printed no verdict"}
+    with suppress(ValueError):
+        found = json.loads(printed)
     if found["error"]:
         print(found["error"], flush=True)
     by_kind: dict[bool, list[str]] = {True: ["error"] if found["error"] else [], False: []}
