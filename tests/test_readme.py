@@ -10,6 +10,8 @@ import pytest
 
 import draw_finding
 from chapter_sizes import measure
+from d2lpar._command_line import _parser
+from d2lpar.pages.results import judged_table, stored_results
 from sync_cells import package_text
 
 INDEX = "(book/authors.md, Add a chapter)"
@@ -43,6 +45,20 @@ def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, rea
     lines = (root / "d2lpar" / "pages" / "stored" / "ring.py").read_text("utf8").splitlines()
     assert "script of thirty lines" in readme and len(lines) in range(28, 33), (
         "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and change this test (book/authors.md, The rules)")
+
+
+def test_the_readmes_and_help_say_of_each_way_of_training_what_watch_judges(root: Path, readme: str, capsys: pytest.CaptureFixture) -> None:
+    table = judged_table(stored_results("trainers")["trainers"])
+    for text in (readme, (root / "README.zh.md").read_text("utf8")):
+        assert table in text, f"Show this table in README.md and README.zh.md (book/authors.md, The tools):\n{table}"
+    trainers = {name for name, one in stored_results("trainers")["trainers"].items() if "right" in one}
+    said = {"Transformers": "transformers.Trainer"}
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["watch", "--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    loaders = {"StatefulDataLoader", "webdataset"}
+    assert all(said.get(name, name) in words for name in trainers - loaders), words
+    assert "exit code is 3" in words and stored_results("trainers")["trainers"]["fully_shard"]["coverage"]["exchange"] == "not judged"
 
 
 def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
