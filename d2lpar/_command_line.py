@@ -85,25 +85,26 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
     options.add_argument("--ranks", type=_count, default=2, help="number of ranks (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
-                         help="a finding that is intended and counts as a note; may be repeated")
+                         help="name of a finding to treat as a note, because it is intended; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
-    about = "run a data-parallel script unmodified, and say what is wrong with it (takes seconds)"
+    about = "run a data-parallel script unmodified for two shortened epochs, and report the mistakes found"
     judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, "
-              "Lightning, Fabric or ignite. If a script uses fully_shard, it judges only the data and the loss, and "
-              "the exit code is 3")
+              "Lightning, Fabric or ignite. For a script with fully_shard it judges the data and, in part, the scale "
+              "of the loss; if it finds no fault there, the exit code is 3")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
-        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run, 3 no fault was found, but the "
-        "start, the exchange, the update, the data or a resumed run could not be judged (--allow unjudged makes it 0)")
+        "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run or took no optimizer step, 3 no "
+        "fault was found, but the start, the exchange, the update, the data or a resumed run could not be judged "
+        "(--allow unjudged makes it 0)")
     options.add_argument("--ranks", type=_count, default=2,
                          help="number of ranks, unless the script or torchrun decides (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
-                         help="a finding that is intended and counts as a note; may be repeated")
+                         help="name of a finding to treat as a note, because it is intended; may be repeated")
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     options.add_argument("--show", action="store_true", help="show what the script prints")
     options.add_argument("--to-the-end", action="store_true",
-                         help="let the script run to its end, unwatched, once enough was seen")
+                         help="let the script run to its end, unwatched, once enough has been seen")
     return parser
 
 

@@ -50,13 +50,13 @@ def test_two_steps_of_the_network_that_is_trained_are_enough_for_an_all_clear():
 
 @pytest.mark.parametrize("found, why", [
     (covered(a_step()), "only one step of the network Net"),
-    (covered(a_step(), a_step(), k=1), "one rank only"),
+    (covered(a_step(), a_step(), k=1), "only one rank"),
     (covered(a_step(is_sharded=True), a_step(is_sharded=True)), "sharded"),
     (covered(a_step(), a_step(), other=[a_step(), a_step(is_sharded=True)]), "sharded"),
     (covered(a_step(), a_step(), other=[a_step(optimizer=1), a_step()]), "cannot be matched"),
     (covered(a_step(), a_step(), other=[]), "cannot be matched"),
-    (covered(a_step("wv", moves="wv"), a_step("wv", moves="wv")), "no step of an optimizer from torch.optim was seen that takes the gradients of the network Net2"),
-    (covered(a_step(own="", held=""), a_step(own="", held="")), "no network's own gradients"),
+    (covered(a_step("wv", moves="wv"), a_step("wv", moves="wv")), "no optimizer step that uses the gradients of the network Net2 was seen"),
+    (covered(a_step(own="", held=""), a_step(own="", held="")), "no gradient was seen before the exchange"),
     (covered(a_step(own=""), a_step(own=""), a_step()), "only one step of the network Net"),
     (covered(a_step(), a_step(), settings="a file says FSDP"), "a file says FSDP"),
 ], ids=lambda x: "" if isinstance(x, Diagnosis) else x[:40])
@@ -77,7 +77,7 @@ def test_the_only_step_of_a_script_is_all_that_there_is_to_judge():
 
 def test_steps_without_own_gradients_are_counted():
     found = covered(a_step(), a_step(own=""), a_step())
-    assert found.ok and found.coverage["update"] == ("in part", "2 steps of a network")
+    assert found.ok and found.coverage["update"] == ("in part", "only 2 of 3 steps of the network Net")
 
 
 def test_clipping_is_judged_as_far_as_the_steps_and_only_if_it_was_called():
@@ -95,7 +95,7 @@ def test_an_exchange_inside_the_optimizer_is_judged_by_the_update():
     found.say_by_name("exchanged inside step()")
     ran = Ran(2, [[("step", a_step()), ("step", a_step()), ("end", {"enough": True, "networks": {"Net": ["w"]}})]] * 2)
     cover(ran, _comparable(ran.steps), found)
-    assert found.ok and found.coverage["exchange"] == ("in part", "by the parameters after step(), which exchanges gradients itself")
+    assert found.ok and found.coverage["exchange"] == ("in part", "only by comparing the parameters after step(), because step() exchanges the gradients itself")
 
 
 def test_a_resumed_run_is_not_judged_unless_that_is_allowed():
@@ -133,7 +133,7 @@ def of_data(*passes: dict[str, Any], at_ends: Any = {0: "a"}, examples: Any = b"
 
 def test_two_whole_epochs_are_judged_and_one_in_part():
     assert of_data({}, {}).coverage["data"] == ("judged", "") and of_data({}, {}).ok
-    assert "one whole epoch" in of_data({}).coverage["data"].why and of_data({}).coverage["data"].state == "in part"
+    assert "only one whole epoch" in of_data({}).coverage["data"].why and of_data({}).coverage["data"].state == "in part"
 
 
 @pytest.mark.parametrize("found, why", [

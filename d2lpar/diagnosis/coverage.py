@@ -22,7 +22,8 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     for name in ON_THE_STEPS:
         found.cover(name, state, why, needed=True)
     if state != "not judged" and "exchanged inside step()" in found.notes:
-        found.cover("exchange", "in part", "by the parameters after step(), which exchanges gradients itself")
+        found.cover("exchange", "in part", "only by comparing the parameters after step(), because step() exchanges "
+                    "the gradients itself")
     lines = {what for rank in ran.steps for data in rank for what in data["step"].lines}
     for name, is_used, missing in (
             ("clipping", "clip" in lines, "no PyTorch function for it was called"),
@@ -36,7 +37,8 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
         found.cover("checkpoints", "in part", "only which ranks write which file")
     if "evaluation" not in found.coverage:
         found.cover("evaluation", "in part", "only its mode and the buffers, not the metric")
-    found.cover("random numbers", "in part", "only whether all ranks draw the same ones from PyTorch's own generator")
+    found.cover("random numbers", "in part", "only whether the ranks draw the same ones from PyTorch's default "
+                "generator")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
         found.cover("resuming", "not judged", f"a resumed run is not compared with an uninterrupted one [{resumed}]",
                     needed=True)
@@ -47,7 +49,7 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
 def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) -> tuple[str, str]:
     """How far the start, the exchange and the update of all trained networks were judged, and why no further."""
     if len(ran.records) < 2:
-        return "not judged", "there is one rank only"
+        return "not judged", "there is only one rank"
     if any(data["is_sharded"] for rank in ran.steps for data in rank):
         return "not judged", "the parameters are sharded over the ranks, as by fully_shard"
     if not rows:
@@ -56,7 +58,7 @@ def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) ->
         return "not judged", others
     is_whole = len(ends) == len(ran.records) and not any(data["enough"] for data in ends)
     networks = ends[0].get("networks", {}) if ends else {}
-    fewest, some = 0, False
+    fewest, partly = 0, ""
     for name, names in (networks or {"": list(rows[0][0]["step"].before)}).items():
         trained = _trained_in(rows, frozenset(names))
         if trained is None:
@@ -66,11 +68,13 @@ def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) ->
             what = "the network" + f" {name}" * (len(networks) > 1)
             return "not judged", (
                 f"only one step of {what} was seen" if judged else
-                f"no step of an optimizer from torch.optim was seen that takes the gradients of {what}")
-        fewest, some = min(fewest or judged, judged), some or judged < all_of
+                f"no optimizer step that uses the gradients of {what} was seen")
+        fewest = min(fewest or judged, judged)
+        if judged < all_of:
+            partly = f"only {judged} of {all_of} steps of the network" + f" {name}" * (len(networks) > 1)
     if not fewest:
-        return "not judged", "no network's own gradients were seen"
-    return ("in part", f"{fewest} steps of a network") if some else ("judged", "one step" * (fewest == 1))
+        return "not judged", "no gradient was seen before the exchange"
+    return ("in part", partly) if partly else ("judged", "the only step" * (fewest == 1))
 
 
 def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[int, int] | None:
@@ -80,7 +84,7 @@ def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[
     for row in rows:
         steps = [data["step"] for data in row]
         own = {name for step in steps for grads in step.passes for name in grads} & names
-        held = frozenset.intersection(*(step.held for step in steps)) & names
+        held = frozenset().union(*(step.held for step in steps)) & names  # a rank may step a part of them
         is_trained |= bool(held) or any(_differ(step, own) for step in steps)
         moved += bool(held)
         judged += bool(held & own)

@@ -169,8 +169,8 @@ def _judge_data(ran: Ran, found: Diagnosis) -> None:
         if is_open or is_trained:
             judged.append(_judge_training_data(ran, of_ranks, epochs, found))
         elif first["distributed"] and not first["drops"] and (first["examples"] or 0) % ran.k:
-            found.add("padded", f"the sampler repeats some of {first['examples']:,} examples so that {ran.k} ranks "
-                      "have the same number", "A metric may count them twice", fault=False)
+            found.add("padded", f"the sampler repeats some of {first['examples']:,} examples so that all {ran.k} ranks "
+                      "have equally many", "A metric may count them twice", fault=False)
         for name in set(found.faults) - known:
             if first["line"]:
                 found.place(name, first["line"])
@@ -183,7 +183,7 @@ def _judge_data(ran: Ran, found: Diagnosis) -> None:
 
 def _by_values(ran: Ran, why: str) -> Subject:
     """What is known of the data if only the minibatches that reach the network can be compared."""
-    if all(data["step"].examples for rank in ran.steps for data in rank):
+    if any(ran.steps) and all(data["step"].examples for rank in ran.steps for data in rank if data["step"].forwards):
         return Subject("in part", f"{why}: only the values of the minibatches were compared")
     return Subject("not judged", f"{why}, and the minibatches hold no tensor with a row for each example")
 
@@ -230,7 +230,7 @@ def _judge_training_data(ran: Ran, of_ranks: list, epochs: list[list[dict]], fou
     if not common:
         return Subject("in part", "the examples of the data set could not be compared, only which of them were drawn")
     if len(whole) == 1:
-        return Subject("in part", "one whole epoch was seen, so nothing is known about the order of the next")
+        return Subject("in part", "only one whole epoch was seen, so the order of the next is not known")
     return Subject("judged")
 
 
@@ -260,7 +260,7 @@ def _is_cut_by_hand(ran: Ran, epochs: list[list[dict]]) -> bool:
     if any(order[:shortest] != orders[0][:shortest] for order in orders):
         return False
     rows = [[set(data["step"].examples) for data in rank] for rank in ran.steps]
-    steps = list(zip(*rows))
+    steps = [row for row in zip(*rows) if any(row)]  # not a second step after one backward pass
     return bool(steps) and all(map(all, steps)) and not any(set.intersection(*row) for row in steps)
 
 

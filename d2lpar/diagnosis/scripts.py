@@ -135,10 +135,12 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
 def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[str], gpus: int) -> None:
     """Run the script as a single process, if the scale of its gradients may be wrong, on the ranks' kind of device."""
     if scale is None:
-        found.cover("scale", "not judged", "the gradient is no multiple of the ranks' own, or compares their examples")
+        found.cover("scale", "not judged", "a different fault was found first" if found.is_decided else
+                    "the gradient is not a multiple of the ranks' average, or the loss compares examples")
     elif scale.is_clear:
         is_known = scale.exchange is not None
-        found.cover("scale", "judged" if is_known else "in part", "" if is_known else "the loss's own factor")
+        found.cover("scale", "judged" if is_known else "in part",
+                    "" if is_known else "only the factor in the loss, not the exchange")
     elif not ran.stands:
         alone = None
         with suppress(NotRun):
@@ -147,7 +149,7 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
         scale_fault(scale, ran.k, alone, found)
         is_known = bool(scale.weights) and alone is not None
         found.cover("scale", "judged" if is_known else "in part",
-                    "" if is_known else "the loss's own factor is not known" if not scale.weights else
+                    "" if is_known else "only the exchange, not the factor in the loss" if not scale.weights else
                     "the script could not be run as a single process")
 
 
@@ -170,7 +172,8 @@ def _why(ran: Ran) -> str:
             said = "".join(said.rpartition("Traceback (most recent")[1:])
         return f"the script ended before its first optimizer step:\n{said}".rstrip()
     said = f" Its output ends with:\n{ran.output}" * bool(ran.output)
-    return f"the script took no step with an optimizer from torch.optim. Did it resume a run that had ended?{said}"
+    return ("the script took no step with a subclass of torch.optim.Optimizer. Did it resume a run that had ended?"
+            f"{said}")
 
 
 def _name(words: Sequence[str]) -> str:
@@ -255,8 +258,8 @@ def who_is_missing(joining: Sequence[dict[str, Any]], words: Sequence[str]) -> s
     of_rank = next((i for i, word in enumerate(words[:-1]) if RANK_OPTION.match(word)), None)
     example = "" if of_rank is None else ": watch " + " ".join(
         [*map(shlex.quote, words[:of_rank + 1]), "{rank}", *map(shlex.quote, words[of_rank + 2:])])
-    return (f"{seen}Start the script as a single node; or write {{rank}} where its arguments have the number of the "
-            f"node or of the rank{example}")
+    return (f"{seen}Tell the script that there is one node; or, in its arguments, replace the number of the node or "
+            f"of the rank by {{rank}}{example}")
 
 
 class Run:

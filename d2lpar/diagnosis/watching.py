@@ -81,6 +81,8 @@ LAUNCHER = re.compile(r"torchrun|torch\.distributed\.(run|launch)|accelerate lau
 STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal, "SIGUSR1", 0)  # of few scripts
 COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
 DISTRIBUTED = os.path.join(TORCH, "distributed", "")
+OF_A_BACKWARD_PASS = ("_passes", "_thrown_away", "_stale", "examples", "micro_batches", "forwards", "_exchanging",
+                      "_called", "_clipped", "_lines", "_terms", "_unscaled", "_at_clip")
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -201,6 +203,8 @@ class Watcher(Recorder):
     """Notes what a rank does, from the first import of the script to its end, or until enough was seen."""
 
     def __init__(self, settings: Settings) -> None:
+        self._before: dict[str, Any] = {}  # OF_A_BACKWARD_PASS, as the last steps found it
+        self._passes, self._recalled = {}, False
         self.networks = Networks()
         super().__init__(self.networks)
         self.settings, self.log = settings, Log(settings)
@@ -214,6 +218,7 @@ class Watcher(Recorder):
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
         self._scaler_scales = self._unscaled = self._has_ended = False
+        self._stepped: Any = None  # the optimizer that made the last step
         self._stack = ExitStack()
         self.files = KeptFiles(settings.folder)
         self.asked: set[str] = set()  # of GPUs that are not there
@@ -531,8 +536,25 @@ class Watcher(Recorder):
             getattr(m, "cut_over_ranks", False) or type(m).__name__ == "FullyShardedDataParallel"
             for m in self.networks.modules())
 
+    def _look_before(self, optimizer: Any, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
+        has_closure = callable(kwargs.get("closure", args[1] if len(args) > 1 else None))  # with a backward pass
+        if optimizer is not self._stepped and not has_closure:
+            self._recall({id(p) for group in optimizer.param_groups for p in group["params"]})
+        self._stepped = optimizer
+        return super()._look_before(optimizer, args, kwargs)
+
+    def _recall(self, held: set[int]) -> None:
+        """If several optimizers step after one backward pass, it belongs to each of them."""
+        own = {number: {p: grad for p, grad in grads.items() if p in held}
+               for number, grads in self._before.get("_passes", {}).items()}
+        if any(own.values()) and not any(held & grads.keys() for grads in self._passes.values()):
+            vars(self).update(self._before, _passes=own, _lines=dict(self._before["_lines"]), _recalled=True)
+
     def forget(self) -> None:
         """Begin a new step."""
+        if self._passes and not self._recalled:
+            self._before = {name: vars(self)[name] for name in OF_A_BACKWARD_PASS}
+        self._recalled = False
         super().forget()
         self._terms = []
         self._unscaled = False

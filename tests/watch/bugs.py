@@ -27,7 +27,7 @@ EXPECTED = {
     "half the loss": [], "rank 0 evaluates and saves": [], "sum over all examples": [], "joined": [], "compiled": [],
     "own data on each rank": [], "BatchNorm evaluated": [], "LBFGS": [], "EMA": [], "next(iter)": [], "autocast": [],
     "sharded, summed": [], "resumed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
-    "dict batches": [], "loss from forward": [], "endless": [], "noise": [],
+    "dict batches": [], "loss from forward": [], "endless": [], "noise": [], "two networks": [], "two networks, rows by hand": [],
     # wrong
     "parameters gathered in step": ["not synchronised"], "norms reduced in step": ["not synchronised"],
     "parameters averaged in step": ["not synchronised"], "exchanged in step, drifts": ["not synchronised"],
@@ -46,6 +46,7 @@ EXPECTED = {
     "bfloat16, clipped in each micro-batch": ["clipped in each micro-batch"],
     "bfloat16, summed": ["summed"], "iterable, all of it": ["same examples on all ranks"], "other collectives": ["different collectives", "hangs"],
     "sum over the batch": ["divided twice"], "no set_epoch, sum over the batch": ["same order in every epoch"], "one term times the ranks": ["one term times the world size"],
+    "two networks, the second one bare": ["DDP bypassed", "not exchanged", "not synchronised"],
     "dict batches, no sampler": ["same examples on all ranks"], "endless, no set_epoch": ["same order in every epoch"],
     "loss from forward, times the ranks": ["loss multiplied by world size"],
     "iterable, all of it in its own order": ["same examples on all ranks"],
@@ -346,6 +347,28 @@ def train_gan(rank, k):
             of_makes.step()
 
 
+def train_two(name, rank, k):
+    """An encoder and a decoder with an optimizer each, which step after one backward pass."""
+    torch.manual_seed(0)
+    encoder, decoder = DDP(nn.Linear(6, 3)), nn.Sequential(nn.Tanh(), nn.Linear(3, 6))
+    decoder = decoder if name == "two networks, the second one bare" else DDP(decoder)
+    optimizers = [torch.optim.SGD(net.parameters(), 0.1) for net in (encoder, decoder)]
+    data = TensorDataset(torch.randn(96, 6, generator=torch.Generator().manual_seed(1)))
+    by_hand = name == "two networks, rows by hand"
+    sampler = None if by_hand else DistributedSampler(data, k, rank)
+    loader = DataLoader(data, 8 * k if by_hand else 8, sampler=sampler, shuffle=by_hand, generator=torch.Generator().manual_seed(2))
+    for epoch in range(3):
+        if sampler:
+            sampler.set_epoch(epoch)
+        for (X,) in loader:
+            X = X[rank::k] if by_hand else X
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            F.mse_loss(decoder(encoder(X)), X).backward()
+            for optimizer in optimizers:
+                optimizer.step()
+
+
 def start(rank, name, k):
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "12355"
     dist.init_process_group("gloo", rank=rank, world_size=k)
@@ -370,5 +393,6 @@ if __name__ == "__main__":
         dist.init_process_group()
         local_rank = int(os.environ["LOCAL_RANK"])
         torch.cuda.set_device(local_rank) if torch.cuda.is_available() else None
-        (train_gan if name == "GAN" else lambda *args: train(name, *args))(dist.get_rank(), dist.get_world_size())
+        rank, k = dist.get_rank(), dist.get_world_size()
+        train_gan(rank, k) if name == "GAN" else (train_two if name.startswith("two networks") else train)(name, rank, k)
         dist.destroy_process_group()
