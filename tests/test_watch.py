@@ -289,7 +289,7 @@ def test_the_message_about_an_incomplete_group_says_how_to_start_the_script():
     said = who_is_missing(joining, ["train.py", "--nodes", "2", "--nr", "0", "--name", "my run"])
     assert said.startswith("rank 0 waited in init_process_group for 2 ranks, and no other process called it [train.py, line 8: `init()`].")
     assert said.endswith(": watch train.py --nodes 2 --nr {rank} --name 'my run'")
-    assert who_is_missing(joining, ["train.py", "0", "2"]).endswith("number of the node or of the rank")
+    assert who_is_missing(joining, ["train.py", "0", "2"]).endswith("number of the node or of the rank by {rank}")
     assert "Let --ranks be" in who_is_missing(joining, ["train.py", "{rank}"])
 
 
