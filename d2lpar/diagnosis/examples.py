@@ -27,7 +27,7 @@ ROWS, OF_ROW = 64, 4096  # how many examples, and how many values of each, are u
 
 
 def takes_the_end(frame: Any) -> bool:
-    """Whether whoever asks for a batch takes a StopIteration as the end of an epoch.
+    """Whether the code that asks for a batch takes a StopIteration as the end of an epoch.
 
     A for loop does, and so does a try statement that names it. A generator of the script's own may be endless and count
     its batches, so it gets all of them.

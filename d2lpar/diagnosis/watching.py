@@ -578,7 +578,7 @@ class Watcher(Recorder):
         return again
 
     def _begin(self, iterator: Any, loader: DataLoader) -> None:
-        """A pass through a loader begins, whatever kind of loader it is and whoever draws from it."""
+        """A pass through a loader begins, of any kind of loader, drawn from by the script or by a trainer."""
         if get_worker_info() is not None or self._has_ended:
             return
         line = script_line()
