@@ -34,9 +34,15 @@ CALL, LEAVE = b"call", b"leave"  # the words of the caller
 def live(folder: str, rank: int, world_size: int, backend: str, caller: Connection, path: list[str],
          start_method: str, cores: int, network: list[str]) -> None:
     """The life of a rank: call after call; what a function raises is written down for the caller."""
-    move_to(network)
-    settle(f"{folder}/{rank}", path, start_method, cores)
-    with open(f"{folder}/{rank}-stack", "w") as stack:
+    try:
+        move_to(network)
+        settle(f"{folder}/{rank}", path, start_method, cores)
+        stack = open(f"{folder}/{rank}-stack", "w")
+    except FileNotFoundError:
+        if os.path.isdir(folder):
+            raise
+        return  # the caller is gone, and its reaper has deleted the folder
+    with stack:
         if hasattr(faulthandler, "register"):  # not on Windows
             faulthandler.register(signal.SIGTERM, stack, all_threads=False, chain=True)
             os.register_at_fork(after_in_child=partial(faulthandler.unregister, signal.SIGTERM))

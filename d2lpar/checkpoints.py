@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
@@ -18,24 +19,57 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_leaves_with_path
 
+from d2lpar.checks import check_counts
+
+NAME = re.compile(r"step-([0-9]{8,})-[0-9a-f]{16}\.pt")
 UNFINISHED = "unfinished"
 CAN_BE_READ = {Tensor, torch.nn.Parameter, bool, int, float, complex, str, type(None), torch.Size, torch.dtype}
 
 
+def step_of(path: Path) -> int | None:
+    """The number of updates in a checkpoint's name; None if this is not the name of a checkpoint."""
+    name = NAME.fullmatch(path.name)
+    return int(name[1]) if name else None
+
+
 def checkpoints(folder: str | Path) -> list[Path]:
-    """The checkpoints in `folder`, oldest first; it does not check whether they are whole."""
-    return sorted(Path(folder).glob("step-*.pt"))
+    """The checkpoints in `folder`, oldest first: by step, as a number. It does not check whether they are whole."""
+    found = [(step, path) for path in Path(folder).glob("step-*.pt") if (step := step_of(path)) is not None]
+    return [path for _, path in sorted(found)]
+
+
+def superseded(newest: Path) -> list[Path]:
+    """The checkpoints that `newest` makes superfluous: all earlier ones but the last, and others of the same step."""
+    step = step_of(newest) or 0
+    others = [(step_of(path) or 0, path) for path in checkpoints(newest.parent) if path != newest]
+    earlier = [path for its, path in others if its < step]
+    return earlier[:-1] + [path for its, path in others if its == step]
+
+
+def check_is_newest(folder: str | Path, step: int) -> None:
+    """Raise ValueError if `folder` holds a checkpoint of a later step, which `newest_checkpoint` would go on giving."""
+    check_counts(0, step=step)
+    last = checkpoints(folder)[-1:]
+    if last and (step_of(last[0]) or 0) > step:
+        raise ValueError(f"{last[0].name} in {folder} is of a later step than {step}: nothing was saved, because that "
+                         "file would still be the newest checkpoint. Choose a different folder, or move the later "
+                         "checkpoints away")
 
 
 def check_finite(state: object) -> None:
-    """Raise ValueError if a tensor in `state` holds NaN or infinity, before it replaces a good checkpoint.
+    """Raise ValueError if `state` holds NaN, or a tensor in it infinity, before it replaces a good checkpoint.
 
-    An attention mask in a network's state may hold minus infinity: its finite values are all the same.
+    An attention mask in a network's state may hold minus infinity: its finite values are all the same. Infinity in a
+    Python float stays: a scheduler has it as the best loss until there is one.
     """
     for path, x in tree_leaves_with_path(state):
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.isfinite().all():
+        name = f"state{keystr(path)}"
+        if isinstance(x, float | complex) and x != x:
+            raise ValueError(f"{name} is {x}: nothing was saved, and the previous checkpoint stays")
+        if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()) or x.isfinite().all():
             continue
-        name, rest = f"state{keystr(path)}", x[x != -torch.inf]
+        rest = torch.view_as_real(x) if x.is_complex() else x.double()  # the numbers of eight bits cannot be compared
+        rest = rest[rest != -torch.inf]
         is_mask = bool(rest.isfinite().all() and (rest == rest[:1]).all()) and "optim" not in name.lower()
         if not is_mask:
             what = "NaN" if x.isnan().any() else "infinity"
@@ -45,11 +79,28 @@ def check_finite(state: object) -> None:
 
 
 def check_readable(state: object) -> None:
-    """Raise ValueError if `state` holds an object that `newest_checkpoint` refuses, because loading it may run code."""
+    """Raise ValueError if `state` holds what cannot be saved, or an object that `newest_checkpoint` refuses, because
+    loading it may run code."""
     for path, x in tree_leaves_with_path(state):
         if type(x) not in CAN_BE_READ:
             raise ValueError(f"state{keystr(path)} is of {type(x)}: nothing was saved, because a checkpoint is read "
                              "back only if it holds nothing but numbers, strings and tensors")
+        if isinstance(x, Tensor) and (kind := unusual_kind(x)):
+            raise ValueError(f"state{keystr(path)} is {kind}: nothing was saved, because a checkpoint can hold only "
+                             "tensors that have a value of their own for each element")
+
+
+def unusual_kind(x: Tensor) -> str:
+    """What is unusual about how `x` stores its values, with what to save instead; "" if they are simply there."""
+    kinds = {
+        "a nested tensor (save its parts, x.unbind())": x.is_nested,
+        "a tensor without values, on the device meta": x.is_meta,
+        "a quantized tensor (save x.int_repr(), its scale and its zero point)": x.is_quantized,
+        f"a sparse tensor, with the layout {x.layout} (save x.to_dense())": x.layout != torch.strided,
+        "a view that is conjugated or negated only when it is read (save x.resolve_conj().resolve_neg())":
+            x.is_conj() or x.is_neg(),
+    }
+    return next((words for words, is_it in kinds.items() if is_it), "")
 
 
 @contextmanager
@@ -63,11 +114,12 @@ def no_remains(folder: str | Path) -> Generator[None]:
 
 
 def whole_or_not_there(save: Callable) -> Callable:
-    """The same function, but it first refuses NaN and unreadable objects, and it leaves no half-written file."""
+    """The same function, but it first refuses what should not be saved, and it leaves no half-written file."""
     @wraps(save)
     def checked_save(folder: str | Path, step: int, state: object) -> None:
-        check_finite(state)
+        check_is_newest(folder, step)
         check_readable(state)
+        check_finite(state)
         with no_remains(folder):
             save(folder, step, state)
 
@@ -107,19 +159,22 @@ def save_checkpoint(folder, step, state):
     """Write `state` into a file that is whole or not there; keep the last two.
 
     Raises:
-        ValueError: for NaN or infinity, or if it holds anything but numbers, strings and tensors.
+        ValueError: for NaN, for infinity in a tensor (a Python float may be infinite), if it holds anything but
+            numbers, strings and tensors, or if the folder holds a checkpoint of a later step.
         OSError: if the disk is full.
     """
     data = io.BytesIO()
     torch.save(state, data)
     unfinished = Path(folder, UNFINISHED)
-    with open(unfinished, "wb") as file:
+    unfinished.unlink(missing_ok=True)  # of a run that was killed
+    with open(unfinished, "xb") as file:
         file.write(data.getbuffer())
         file.flush()
         os.fsync(file.fileno())  # wait until the disk has it
-    os.replace(unfinished, Path(folder, f"step-{step:08}-{digest_of(state)}.pt"))
+    newest = Path(folder, f"step-{step:08}-{digest_of(state)}.pt")
+    os.replace(unfinished, newest)
     sync_folder(folder)  # the new name, too
-    for old in checkpoints(folder)[:-2]:
+    for old in superseded(newest):
         old.unlink()
 
 

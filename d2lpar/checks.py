@@ -8,6 +8,7 @@ they are cut into chunks. (A module's registered buffers, such as BatchNorm's ru
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,10 +35,14 @@ _refuse_old_torch(torch.__version__)  # at once, before a module that needs some
 
 
 def check_counts(least: int = 1, /, **values: Any) -> None:
-    """Raise ValueError unless each of `values`, by name, is at least `least`; Python itself refuses fractions where a
-    value is used to count."""
+    """Raise ValueError unless each of `values`, by name, is a whole number of at least `least`; 2.0 is not one, as in
+    `range`."""
     for name, value in values.items():
-        if not value >= least:  # so that NaN is refused, too
+        try:
+            is_count = operator.index(value) >= least
+        except TypeError:
+            is_count = False
+        if not is_count:
             raise ValueError(f"{_words(name)} must be a whole number of at least {least}, got {value}")
 
 

@@ -7,6 +7,7 @@ has a `train` of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +38,23 @@ def labelled(data_iter: Iterable[tuple[Tensor, Tensor]],
         yield X, y
 
 
+def check_examples(X: Any, y: Any) -> None:
+    """Raise ValueError if X, where it is a tensor, is not finite or has not as many examples as y has labels."""
+    if isinstance(X, Tensor):
+        if len(X) != len(y):
+            raise ValueError(f"X needs one row and y one label per example, got shapes {tuple(X.shape)} and "
+                             f"{tuple(y.shape)}")
+        if not X.isfinite().all():  # NaN would be some class, and could be the right one
+            raise ValueError("examples must be finite numbers, but X holds NaN or infinity")
+
+
 def count_right(net, X, y):
-    """Count the examples X (B, ...) for which `net` predicts the right class y (B,)."""
+    """Count the examples X (B, ...) for which `net` predicts the right class y (B,).
+
+    Raises:
+        ValueError: if X is not finite, or does not have as many examples as y has labels.
+    """
+    check_examples(X, y)  # package only
     return (net(X).argmax(1) == y).sum().item() if len(X) else 0
 
 
@@ -50,7 +66,7 @@ def evaluate_accuracy_gpus(net, data_iter, split_f=split_batch, devices=None):
     `split_f(X, y, devices)` cuts a minibatch, as `split_batch` does. Every layer stays in the mode it was in.
 
     Raises:
-        ValueError: if there is not exactly one label for each example.
+        ValueError: if an example is not finite, or there is not exactly one label for each.
     """
     data_iter = labelled(data_iter, split_f)  # package only
     module, devices = unwrap(net, devices)

@@ -13,12 +13,30 @@ from typing import NamedTuple
 
 import numpy as np
 
+from d2lpar.checks import check_counts, is_number, shown
 
-class Link(NamedTuple):
-    """A link in the alpha-beta model: its latency in seconds, and the seconds that each byte adds."""
 
+class _Link(NamedTuple):
     alpha_s: float
     beta_s_per_byte: float
+
+
+class Link(_Link):
+    """A link in the alpha-beta model: its latency in seconds, and the seconds that each byte adds.
+
+    Either may be a little below 0 where both were fitted to measurements.
+
+    Raises:
+        ValueError: unless both are finite numbers.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, alpha_s: float, beta_s_per_byte: float) -> Link:
+        for name, value in (("alpha_s", alpha_s), ("beta_s_per_byte", beta_s_per_byte)):
+            if not is_number(value):
+                raise ValueError(f"{name} must be a finite number, got {shown(value)}")
+        return super().__new__(cls, alpha_s, beta_s_per_byte)
 
 
 class Published(NamedTuple):
@@ -47,18 +65,40 @@ def check_measurements(sizes_bytes: Sequence[float], seconds: Sequence[float]) -
                          f"{list(sizes_bytes)} and times {list(seconds)}")
 
 
+def check_allreduce(size_bytes: float, k: int) -> None:
+    """Raise ValueError unless `size_bytes` is finite and not negative, and `k` is a number of devices."""
+    if not is_number(size_bytes) or size_bytes < 0:
+        raise ValueError(f"size_bytes must be a finite number of at least 0, got {shown(size_bytes)}")
+    check_counts(the_number_of_devices=k)
+
+
 def naive_s(size_bytes, k, link):
-    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices."""
+    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices.
+
+    Raises:
+        ValueError: if the size is negative or not finite, or there is no device.
+    """
+    check_allreduce(size_bytes, k)  # package only
     return 2 * (k - 1) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
 def tree_s(size_bytes, k, link):
-    """Seconds for `allreduce_tree`."""
+    """Seconds for `allreduce_tree`.
+
+    Raises:
+        ValueError: if the size is negative or not finite, or there is no device.
+    """
+    check_allreduce(size_bytes, k)  # package only
     return 2 * ceil(log2(k)) * (link.alpha_s + size_bytes * link.beta_s_per_byte)
 
 
 def ring_s(size_bytes, k, link):
-    """Seconds for `allreduce_ring`, in equal chunks."""
+    """Seconds for `allreduce_ring`, in equal chunks.
+
+    Raises:
+        ValueError: if the size is negative or not finite, or there is no device.
+    """
+    check_allreduce(size_bytes, k)  # package only
     return 2 * (k - 1) * (link.alpha_s + size_bytes / k * link.beta_s_per_byte)
 
 

@@ -7,7 +7,7 @@ from math import inf
 
 from torch import Tensor
 
-from d2lpar.checks import check_counts
+from d2lpar.checks import check_lr, is_number, shown
 from d2lpar.models import loss as cross_entropy
 
 
@@ -59,11 +59,22 @@ def check_warmup(step: int, warmup: int, num_updates: int) -> None:
         raise ValueError(f"there is no update {step}: the updates of the run are numbered 0 to {num_updates - 1}")
 
 
+def check_rule(lr: float, k: float) -> None:
+    """Raise ValueError unless `lr` is a learning rate, and `k` says how many times as large the batch size is."""
+    check_lr(lr)
+    if not is_number(k) or k <= 0:
+        raise ValueError(f"k must be a finite number above 0, got {shown(k)}")
+
+
 def linear_lr(lr, k):
     """The linear rule: k times the learning rate `lr` for k times the batch size.
 
+    Raises:
+        ValueError: unless `lr` is finite and at least 0, and `k` is finite and above 0.
+
     Source: Goyal et al., 2017, section 2.1; used before by Krizhevsky, 2014.
     """
+    check_rule(lr, k)  # package only
     return k * lr
 
 
@@ -75,6 +86,7 @@ def warmup_lr(step, lr, k, warmup, num_updates):
 
     Source: Goyal et al., 2017, section 2.2, the gradual warm-up.
     """
+    check_rule(lr, k)  # package only
     check_warmup(step, warmup, num_updates)  # package only
     done = 1 if step >= warmup else step / warmup
     return lr * (1 + (k - 1) * done)
@@ -82,7 +94,8 @@ def warmup_lr(step, lr, k, warmup, num_updates):
 
 def check_gradients(gradients: Tensor, b: int) -> None:
     """Raise ValueError unless there are at least two gradients, one per row, finite and not all the same."""
-    check_counts(b=b)
+    if not 1 <= b < inf:  # b may be 32.0, a minibatch divided by the ranks
+        raise ValueError(f"b, the number of examples of each gradient, must be at least 1, got {b}")
     if gradients.dim() != 2 or len(gradients) < 2:
         raise ValueError("gradients must be a tensor with one gradient per row, at least two, got shape "
                          f"{tuple(gradients.shape)}")

@@ -114,7 +114,7 @@ class RankGroup:
         Raises:
             ValueError: before any process is started, if `fn` or `args` cannot be sent to another process.
             RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
-                that failed first. The others are ended at once.
+                that failed first. The others are ended at once. Also if the ranks' temporary folder was deleted.
             TimeoutError: after `timeout_s`, with where each rank stood.
         """
         if not timeout_s > 0:  # NaN would wait for ever
@@ -129,16 +129,20 @@ class RankGroup:
                 started = self._started = _Started()
             try:
                 started.start(self.world_size, self.backend, self.cluster, deadline, timeout_s, interrupts)
-                Path(started.folder, "call").write_bytes(call)
+                _write(Path(started.folder, "call"), call)
                 for rank in started.ranks:
                     rank.tell(CALL)
                 _wait_for_results(started.ranks, deadline, timeout_s, interrupts)
                 for rank in started.ranks:
                     rank.show_prints()
                 return [rank.result() for rank in started.ranks]
-            except BaseException:
-                self._started = None
+            except BaseException as error:
+                self._started, is_lost = None, not os.path.isdir(started.folder)
                 started.end()
+                if is_lost and isinstance(error, OSError | RankError) and not isinstance(error, TimeoutError):
+                    raise RankError(f"the folder {started.folder}, into which ranks write what they return, was "
+                                    "deleted: the ranks were ended, and the next call starts new ones. Something on "
+                                    "this machine deletes temporary files that are still in use") from error
                 raise
 
     def close(self) -> None:
@@ -175,11 +179,18 @@ class _Started:
     """The processes of a group, their folder, and the reaper; ended at the latest with the last reference to it."""
 
     def __init__(self) -> None:
-        self.owner, self.method, self.folder = os.getpid(), _start_method(), tempfile.mkdtemp(prefix="d2lpar-")
-        folders = [self.folder, *[util.get_temp_dir()] * (self.method == "forkserver")]  # the server's socket is there
-        self.reaper = subprocess.Popen([sys.executable, "-I", "-S", _HERE / "_reaper.py", *folders], bufsize=0,
-                                       stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       process_group=0)
+        self.owner, self.folder = os.getpid(), _temporary_folder()
+        try:
+            with _standard_streams():
+                self.method = _start_method()
+                # the server's socket is in the second
+                folders = [self.folder, *[util.get_temp_dir()] * (self.method == "forkserver")]
+                self.reaper = subprocess.Popen([sys.executable, "-I", "-S", _HERE / "_reaper.py", *folders], bufsize=0,
+                                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                               stderr=subprocess.DEVNULL, process_group=0)
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
         self.ranks: list[_Rank] = []
         self.end = util.Finalize(self, _end, (self.ranks, self.reaper, self.folder), exitpriority=0)
 
@@ -187,12 +198,19 @@ class _Started:
               interrupts: Waiting | None) -> None:
         """Start the processes, unless they are there."""
         assert self.reaper.stdin is not None
-        for rank in range(len(self.ranks), world_size):
+
+        def look() -> None:
             _obey(interrupts)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout_s} s, only {rank} of {world_size} ranks had been started")
+                raise TimeoutError(f"after {timeout_s} s, only {len(self.ranks)} of {world_size} ranks had been "
+                                   "started")
+
+        for rank in range(len(self.ranks), world_size):
+            look()
             network = cluster.network(rank) if cluster else []
-            self.ranks.append(_Rank(self.method, rank, world_size, self.folder, backend, network))
+            with _standard_streams():
+                self.ranks.append(_Rank(self.method, rank, world_size, self.folder, backend, network, look))
+            self.method = self.ranks[-1].method  # no more forks if there was none for this rank
             self.reaper.stdin.write(b"%d\n" % self.ranks[-1].pid)
 
 
@@ -203,15 +221,18 @@ class _Rank:
     the greetings of Gloo; `stack`, where it stood when it was asked to end.
     """
 
-    def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str, network: list[str]) -> None:
+    def __init__(self, method: str, rank: int, world_size: int, folder: str, backend: str, network: list[str],
+                 look: Callable[[], None]) -> None:
         self.name, self._prefix, self._printed = f"rank {rank}", Path(folder, f"{rank}-"), 0
         theirs, self.words = multiprocessing.Pipe(duplex=False)
         settings = (folder, rank, world_size, backend, theirs, sys.path, multiprocessing.get_start_method(),
                     all_cores(), network)
-        context: Any = multiprocessing.get_context(method)
-        self.process = context.Process(target=live, args=settings)
-        with theirs, _for_children():
-            self.process.start()
+        with theirs:
+            try:
+                self.method, self.process = _start_process(method, settings, look)
+            except BaseException:
+                self.words.close()
+                raise
         # else at its end the program would wait for ranks, and so would its copies, of which they are no children
         process._children.discard(self.process)  # pyrefly: ignore[missing-attribute]
         self.pid = self.process.pid
@@ -221,7 +242,19 @@ class _Rank:
             self.words.send_bytes(word)
 
     def has_ended(self) -> bool:
+        if self.process.exitcode is None and self.method == "spawn" and hasattr(os, "killpg"):  # not on Windows
+            try:
+                os.kill(self.pid, 0)
+            except OSError:  # where SIGCHLD is ignored, nobody is told of the end of a child
+                return True
         return self.process.exitcode is not None
+
+    def forget(self) -> None:
+        """Give back what the process had here, once it has been killed."""
+        _wait_for_ends([self], 5 * _GRACE_S)
+        with suppress(ValueError):  # how it ended is unknown
+            self.process.close()
+        self.words.close()
 
     def kill(self) -> None:
         """Kill the process and all that it has started."""
@@ -275,11 +308,101 @@ class _Rank:
         return "\n".join(lines) or "it did not say where: stopped, or deaf to SIGTERM"
 
     def why_dead(self) -> str:
-        code = self.process.exitcode or 0
+        code = self.process.exitcode
         names = {number.value: number.name for number in signal.Signals}
-        how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
+        if code is None:
+            how = "ended (how is unknown, as this program ignores SIGCHLD)"
+        else:
+            how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"ended with exit code {code}"
         when = "after" if self.file("result").exists() else "before"
-        return f"{self.name} {how} {when} fn had returned\n\n{self.text('log')[-2000:]}".rstrip()
+        folder, full = self._prefix.parent, ""
+        with suppress(OSError):  # the folder is gone
+            if shutil.disk_usage(folder).free < 2**16:
+                full = f". The disk with {folder}, into which ranks write what they return, is full"
+        return f"{self.name} {how} {when} fn had returned{full}\n\n{self.text('log')[-2000:]}".rstrip()
+
+
+def _temporary_folder() -> str:
+    """A new folder for a group."""
+    try:
+        return tempfile.mkdtemp(prefix="d2lpar-")
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"ranks need a folder for temporary files, and {tempfile.gettempdir()} is no longer "
+                                "there: create it, or set TMPDIR to a different one and start again") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file; unlike Python's, an error such as that of a full disk names the file."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Hold the numbers 0, 1 and 2 where the program was started without them, so that no pipe of ours gets one.
+
+    A rank and C libraries take these for their input and output, whatever they are.
+    """
+    held = [os.open(os.devnull, os.O_RDWR)]
+    while held[-1] <= 2:
+        os.set_inheritable(held[-1], True)  # what is started in here has them, too
+        held.append(os.open(os.devnull, os.O_RDWR))
+    try:
+        yield
+    finally:
+        for number in held:
+            os.close(number)
+
+
+def _start_process(method: str, settings: tuple, look: Callable[[], None]) -> tuple[str, Any]:
+    """A new process for a rank, and the method that has started it: if the fork server fails, a fresh Python.
+
+    While the server does not answer, `look` is called again and again. If it raises, the server is ended.
+    """
+    context: Any = multiprocessing.get_context(method)
+    process, errors = context.Process(target=live, args=settings), []
+
+    def start() -> None:
+        try:
+            with _for_children():
+                process.start()
+        except Exception as error:
+            errors.append(error.with_traceback(None))  # which would keep its pipes open
+
+    if method != "forkserver":
+        with _for_children():
+            process.start()
+        return method, process
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    try:
+        while thread.join(_LOOK_S) or thread.is_alive():
+            look()
+    except BaseException:
+        thread.join(_GRACE_S)  # the server may just have answered
+        if thread.is_alive():
+            _end_server()
+            thread.join()
+        if process.pid is not None:
+            process.kill()
+            process.join()
+            process.close()
+        raise
+    if errors:
+        _end_server()
+        return _start_process("spawn", settings, look)
+    return method, process
+
+
+def _end_server() -> None:
+    """Kill the fork server, and wait for its end; the next group that needs one starts it again."""
+    server: Any = forkserver._forkserver
+    if server._forkserver_pid is not None:
+        with suppress(OSError):
+            os.kill(server._forkserver_pid, signal.SIGKILL)
+            server._stop()
 
 
 @contextmanager
@@ -372,17 +495,17 @@ def _wait_for_results(ranks: Sequence[_Rank], deadline: float, timeout_s: float,
 
 def _end(ranks: Sequence[_Rank], reaper: subprocess.Popen, folder: str) -> None:
     """Leave no process, whatever it is doing, and no file."""
-    _ask_to_end(ranks)
-    for rank in ranks:
-        rank.kill()
-    reaper.kill()  # before the ranks are forgotten: it must not know numbers that may be somebody else's
-    reaper.communicate()
-    for rank in ranks:
-        rank.process.join()
-        rank.process.close()
-        rank.words.close()
-        rank.show_prints()
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        _ask_to_end(ranks)
+        for rank in ranks:
+            rank.kill()
+        reaper.kill()  # before the ranks are forgotten: it must not know numbers that may be somebody else's
+        reaper.communicate()
+        for rank in ranks:
+            rank.forget()
+            rank.show_prints()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ask_to_end(ranks: Sequence[_Rank]) -> None:

@@ -253,6 +253,18 @@ def write(metrics, **line):
         raise Refused(f"the metrics cannot be written: {error}") from error
 
 
+def save(folder, metrics, step, state):
+    """Write a checkpoint; ValueError if the folder is no longer the one of this run."""
+    try:
+        there = os.stat(folder / "lock") and os.stat(folder / "metrics.jsonl")
+    except FileNotFoundError:
+        there = None
+    if not there or not os.path.samestat(there, os.fstat(metrics.fileno())):
+        raise ValueError(f"{folder} or files in it were deleted, moved or replaced "
+                         f"while this run was using them: update {step} was not saved")
+    save_checkpoint(folder, step, state)
+
+
 def say(line):
     """Print a line at once, on rank 0."""
     if dist.get_rank() == 0:
@@ -301,7 +313,7 @@ def fit(args, device, told_to_stop):
                 start, first = time.perf_counter(), step
             if step % args.save_every == 0 or step == last or stops:
                 state = state_of(net, optimizer, step, plan)
-                on_rank_0(save_checkpoint, folder, step, state)
+                on_rank_0(save, folder, metrics, step, state)
     if step >= last:
         say(f"parameters: {digest_of(net.module.state_dict())}")
     else:  # in a file, too, because torchrun's exit status does not tell

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import errno
+import inspect
 import os
 import re
 import signal
 import subprocess
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -160,6 +163,42 @@ def test_nan_and_infinity_are_refused_wherever_they_are_and_the_old_ones_stay(fo
     assert_newest_is(10, folder)
 
 
+@pytest.mark.parametrize("bad, words", [
+    (torch.tensor([complex(0, float("nan"))]), r", of shape \(1,\), holds NaN: nothing was saved"),
+    (torch.tensor([complex(float("inf"), 0), 1]), r", of shape \(2,\), holds infinity: nothing was saved"),
+    (torch.tensor([1, float("nan")]).to(torch.float8_e5m2), r", of shape \(2,\), holds NaN: nothing was saved"),
+    (float("nan"), " is nan: nothing was saved"), (complex(float("nan"), 1), r" is \(nan\+1j\): nothing was saved")])
+def test_nan_is_refused_in_complex_tensors_and_in_pythons_numbers_too(folder: Path, bad: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"^state\['net'\]\[0\]{words}"):
+        save_checkpoint(folder, 15, state_of(15) | {"net": [bad]})
+    assert files(folder) == ["step00000005", "step00000010"]
+
+
+def test_a_scheduler_whose_best_loss_is_still_infinite_is_saved(folder: Path) -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).state_dict()
+    assert scheduler["best"] == float("inf")
+    save_checkpoint(folder, 15, state_of(15) | {"scheduler": scheduler})
+    assert newest_checkpoint(folder)[1]["scheduler"] == scheduler
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # PyTorch's, of such tensors
+@pytest.mark.parametrize("make, words", [
+    (lambda: torch.eye(2).to_sparse(), "a sparse tensor, with the layout torch.sparse_coo"),
+    (lambda: torch.eye(2).to_sparse_csr(), "a sparse tensor, with the layout torch.sparse_csr"),
+    (lambda: torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)]), "a nested tensor"),
+    (lambda: torch.nested.nested_tensor([torch.zeros(1), torch.zeros(2)], layout=torch.jagged), "NestedTensor"),
+    (lambda: torch.zeros(2, device="meta"), "a tensor without values, on the device meta"),
+    (lambda: torch.quantize_per_tensor(torch.zeros(2), 0.1, 0, torch.qint8), "a quantized tensor"),
+    (lambda: torch.zeros(2, dtype=torch.complex64).conj(), "a view that is conjugated or negated"),
+    (lambda: torch.zeros(2, dtype=torch.complex64).conj().imag, "a view that is conjugated or negated")],
+    ids=["sparse", "csr", "nested", "jagged", "meta", "quantized", "conjugated", "negated"])
+def test_a_tensor_that_cannot_be_saved_is_named_by_its_key(folder: Path, make: Callable, words: str) -> None:
+    with pytest.raises(ValueError, match=rf"^state\['net'\]\['odd'\] is .*{words}.*: nothing was saved"):
+        save_checkpoint(folder, 15, {"net": {"w": torch.zeros(2), "odd": make()}})
+    assert files(folder) == ["step00000005", "step00000010"]
+
+
 def test_the_mask_of_a_transformer_is_saved_and_one_with_nan_is_not(folder: Path) -> None:
     mask = torch.nn.Transformer.generate_square_subsequent_mask(4)
     save_checkpoint(folder, 15, state_of(15) | {"net": {"mask": mask}})
@@ -170,14 +209,86 @@ def test_the_mask_of_a_transformer_is_saved_and_one_with_nan_is_not(folder: Path
         save_checkpoint(folder, 20, state_of(20) | {"net": {"mask": mask}})
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")
-def test_on_a_full_disk_the_old_ones_stay_and_nothing_half_written(folder: Path) -> None:
-    (folder / "unfinished").symlink_to("/dev/full")  # every write there fails as on a full disk
-    with pytest.raises(OSError) as caught:
-        save_checkpoint(folder, 15, state_of(15))
-    assert caught.value.errno == errno.ENOSPC
+def test_on_a_disk_that_takes_no_more_the_old_ones_stay_and_nothing_half_written(folder: Path) -> None:
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # a file can have no more bytes
+    try:
+        with pytest.raises(OSError) as caught:
+            save_checkpoint(folder, 15, state_of(15))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert caught.value.errno == errno.EFBIG
     assert files(folder) == ["step00000005", "step00000010"]
     assert_newest_is(10, folder)
+
+
+@pytest.mark.parametrize("to_what", ["a file", "nothing"])
+def test_a_link_with_the_name_of_the_unfinished_file_is_not_followed(folder: Path, tmp_path: Path, to_what: str) -> None:
+    target = tmp_path / "mine.txt"
+    if to_what == "a file":
+        target.write_text("mine")
+    (folder / "unfinished").symlink_to(target)
+    save_checkpoint(folder, 15, state_of(15))
+    assert target.exists() == (to_what == "a file") and (to_what == "nothing" or target.read_text() == "mine")
+    newest = checkpoints.checkpoints(folder)[-1]
+    assert not newest.is_symlink() and not (folder / "unfinished").is_symlink()
+    assert_newest_is(15, folder)
+
+
+def taught(name: str) -> Any:
+    """A function as its cell shows it, without the checks of the package."""
+    source = inspect.getsource(getattr(checkpoints, name))
+    scope = dict(vars(checkpoints))
+    exec("\n".join(line for line in source.splitlines() if not line.endswith("# package only")), scope)
+    return scope[name]
+
+
+def test_a_step_before_that_of_a_checkpoint_is_refused_and_nothing_is_lost(folder: Path) -> None:
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    for step in (0, 9):
+        with pytest.raises(ValueError, match=rf"^step-00000010-\w{{16}}\.pt in .*first is of a later step than {step}: nothing was saved"):
+            save_checkpoint(folder, step, state_of(step))
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_what_the_cell_has_just_written_it_does_not_delete(folder: Path) -> None:
+    taught("save_checkpoint")(folder, 3, state_of(3))
+    assert files(folder) == ["step00000003", "step00000005", "step00000010"]
+
+
+def test_of_two_states_of_one_step_the_last_one_saved_counts(folder: Path) -> None:
+    names = set()
+    for w in range(4):  # some of these digests come before the others, and some after
+        save_checkpoint(folder, 10, state_of(10) | {"w": torch.tensor(w)})
+        path, state = newest_checkpoint(folder)
+        assert path and state and state["w"] == w and files(folder) == ["step00000005", "step00000010"]
+        names.add(path.name)
+    assert len(names) == 4
+
+
+def test_steps_are_numbers_also_where_one_has_a_digit_more(tmp_path: Path) -> None:
+    for step in (99_999_998, 99_999_999, 100_000_000, 100_000_001, 1_000_000_000):
+        save_checkpoint(tmp_path, step, {"step": step})
+        path, state = newest_checkpoint(tmp_path)
+        assert path and path.name.startswith(f"step-{step}-") and state == {"step": step}
+    assert {*files(tmp_path)} == {"step100000001", "step1000000000"}
+
+
+@pytest.mark.parametrize("step", [1.5, 2.0, -1, float("nan"), "3", None])
+def test_a_step_that_is_no_count_is_named(tmp_path: Path, step: Any) -> None:
+    with pytest.raises(ValueError, match=f"^step must be a whole number of at least 0, got {step}$"):
+        save_checkpoint(tmp_path, step, {"x": 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_only_looks_like_a_checkpoint_is_neither_read_nor_moved_nor_deleted(folder: Path) -> None:
+    for name in ("step-best.pt", "step-00000099-mine.pt", "step-7.pt"):
+        (folder / name).write_text("mine")
+    for step in (15, 20, 25):
+        save_checkpoint(folder, step, state_of(step))
+        assert_newest_is(step, folder)
+    assert {path.name for path in folder.iterdir() if path.read_bytes() == b"mine"} == {"step-best.pt", "step-00000099-mine.pt", "step-7.pt"}
 
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])
@@ -219,11 +330,15 @@ def in_the_write():
     signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # the system ends a process that writes more
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
+def of_a_checkpoint():
+    unlink = pathlib.Path.unlink
+    pathlib.Path.unlink = lambda path, **named: die() if path.suffix == ".pt" else unlink(path, **named)
+
 def at(place, name):
     setattr(place, name, die)
 
 moments = {"write": in_the_write, "fsync": lambda: at(os, "fsync"), "replace": lambda: at(os, "replace"),
-           "unlink": lambda: at(pathlib.Path, "unlink")}
+           "unlink": of_a_checkpoint}
 for name, prepare in moments.items():
     folder = shutil.copytree(sys.argv[1], f"{sys.argv[1]}-{name}")
     if (child := os.fork()) == 0:

@@ -17,11 +17,12 @@ from torch.utils import _pytree as pytree
 
 from d2lpar.batchnorm import combine_moments
 from d2lpar.collectives import deliver, exchange
-from d2lpar.concise import evaluate_accuracy_gpus, train_data_parallel
-from d2lpar.cost import Link, fit_link, halving_s, hierarchical_halving_s, hierarchical_ring_s
+from d2lpar.concise import count_right, evaluate_accuracy_gpus, train_data_parallel
+from d2lpar.cost import Link, fit_link, halving_s, hierarchical_halving_s, hierarchical_ring_s, naive_s, ring_s, tree_s
 from d2lpar.data import Batches, load_data_fashion_mnist, provenance
 from d2lpar.data_parallel import DataParallel, gather, scatter
-from d2lpar.larger_batches import accumulate_gradients, warmup_lr
+from d2lpar.larger_batches import accumulate_gradients, linear_lr, warmup_lr
+from d2lpar.launch import RankGroup
 from d2lpar.models import LeNet, lenet_params
 from d2lpar.scratch import (
     allreduce,
@@ -120,6 +121,12 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
            ("labels as a column", lambda: {"y": torch.arange(6)[:, None]}, r"one label per example, got shapes .* and \(6, 1\)"))},
     "accuracy of labels as a column": (evaluate_accuracy_gpus, lambda: {"net": nn.Flatten(), "devices": [CPU], "data_iter": [
         (torch.ones(3, 6), torch.zeros(3, 1))]}, "one label per example"),
+    **{f"accuracy of an image with {bad}, on {n} devices": (evaluate_accuracy_gpus, lambda bad=bad, n=n: {
+        "net": nn.Flatten(), "devices": [CPU] * n, "data_iter": [(torch.tensor([[1.0, 0], [bad, 1]]), torch.zeros(2))]}, "^examples must be finite numbers")
+       for bad in (nan, inf) for n in (1, 2)},
+    "right ones among NaN": (count_right, lambda: {"net": nn.Flatten(), "X": torch.tensor([[nan, 1.0]]), "y": torch.zeros(1)}, "^examples must be finite"),
+    "right ones among no images": (count_right, lambda: {"net": nn.Flatten(), "X": torch.ones(0, 6), "y": torch.zeros(8)}, r"got shapes \(0, 6\) and \(8,\)"),
+    "ranks by a half": (RankGroup, lambda: {"world_size": 2.0}, r"^the number of ranks must be a whole number of at least 1, got 2\.0$"),
     "a sum of gradients that are not there": (allreduce, lambda: {"data": [torch.ones(2), None]}, r"entry 1 is None.*backward\(\)"),
     "more images than labels": (split_batch, lambda: {"X": torch.ones(4, 1), "y": torch.ones(3), "devices": [CPU]}, "got 4 and 3"),
     **{f"a distance {what}": (distance, lambda a=a, b=b: {"ours": a, "theirs": b}, words) for what, a, b, words in (
@@ -143,6 +150,16 @@ ROWS: dict[str, tuple[Callable, Callable[[], dict], str]] = {  # what is called,
     "a delivery from nobody": (deliver, lambda: {"source": -1, "target": 1, "x": np.ones(3), "into": np.zeros(3), "add": True}, "from rank to rank"),
     "a line through one size": (fit_link, lambda: {"sizes_bytes": [3, 3], "seconds": [1.0, 2.0]}, "two different sizes"),
     **{f"a time of {t}": (fit_link, lambda t=t: {"sizes_bytes": [1, 2], "seconds": [1.0, t]}, "times above 0") for t in (0.0, -1.0, nan, inf)},
+    **{f"a link with {what}": (Link, lambda alpha=alpha, beta=beta: {"alpha_s": alpha, "beta_s_per_byte": beta}, words) for what, alpha, beta, words in (
+        ("a latency of NaN", nan, nan, "^alpha_s must be a finite number, got nan$"), ("an infinite latency", inf, 0, "^alpha_s must .* got inf$"),
+        ("words", -1, "abc", "^beta_s_per_byte must be a finite number, got 'abc'$"))},
+    **{f"{fn.__name__} of {size} bytes on {k}": (fn, lambda size=size, k=k: {"size_bytes": size, "k": k, "link": LINK}, words)
+       for fn in (naive_s, tree_s, ring_s) for size, k, words in (
+           (-1, 2, "^size_bytes must be a finite number of at least 0, got -1$"), (-inf, 2, "got -inf$"), (inf, 2, "got inf$"), (nan, 2, "got nan$"),
+           (3, 0, "^the number of devices must be a whole number of at least 1, got 0$"), (3, 2.5, "got 2.5$"))},
+    "the rate for a list of devices": (linear_lr, lambda: {"lr": 2, "k": []}, r"^k must be a finite number above 0, got \[\]$"),
+    "a rate that rises to NaN": (warmup_lr, lambda: {"step": 1, "lr": 0.1, "k": nan, "warmup": 2, "num_updates": 3}, "^k must .* got nan$"),
+    "a rate of NaN for more devices": (linear_lr, lambda: {"lr": nan, "k": 2}, "learning rate must be a finite number of at least 0, got nan"),
     "halving on six": (halving_s, lambda: {"size_bytes": 3, "k": 6, "link": LINK}, "power of two, got 6"),
     **{f"{fn.__name__} of a node too large": (fn, lambda: {"size_bytes": 3, "k": 4, "per_node": 8, "inside": LINK, "between": LINK}, "at most all 4 devices, got 8")
        for fn in (hierarchical_ring_s, hierarchical_halving_s)},

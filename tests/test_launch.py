@@ -9,6 +9,8 @@ import io
 import itertools
 import linecache
 import multiprocessing
+import multiprocessing.popen_forkserver
+import multiprocessing.reduction
 import multiprocessing.util
 import os
 import random
@@ -37,7 +39,7 @@ from d2lpar.launch import RankError, RankGroup, run_ranks
 from helpers.waiting import until
 
 pytestmark = pytest.mark.slow  # each rank loads PyTorch
-pytest.importorskip("resource")  # these tests are of POSIX
+resource = pytest.importorskip("resource")  # these tests are of POSIX
 
 WAIT_S = 60  # for what takes a few seconds
 
@@ -300,10 +302,10 @@ def test_a_result_that_cannot_be_read_here_names_its_rank():
 
 
 def test_the_time_limit_holds_while_the_ranks_are_started(monkeypatch):
-    now = itertools.count()
-    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: next(now), sleep=time.sleep))
-    with pytest.raises(TimeoutError, match=r"^after 3\.5 s, only 3 of 1180591620717411303424 ranks had been started$"):
-        run_ranks(names, 2**70, timeout_s=3.5)
+    monkeypatch.setattr(launch, "time", SimpleNamespace(monotonic=lambda: len(group._started.ranks) if group._started else 0, sleep=time.sleep))
+    group = RankGroup(2**70)  # which takes a second for each rank
+    with pytest.raises(TimeoutError, match=r"^after 2\.5 s, only 3 of 1180591620717411303424 ranks had been started$"):
+        group.run(names, timeout_s=2.5)
 
 
 def when(condition, then):
@@ -752,19 +754,169 @@ def test_a_rank_knows_as_many_cores_as_its_caller(both_ways):
     assert run_ranks(cores_as_seen_by_two_modules, 2) == [cores_as_seen_by_two_modules(0)] * 2
 
 
-def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process():
+@pytest.fixture(params=["forkserver", "spawn"])
+def method(request, monkeypatch):
+    """Each way of starting ranks, daily."""
+    monkeypatch.setattr(launch, "_start_method", lambda: request.param)
+    return request.param
+
+
+def test_a_program_that_ignores_the_end_of_its_children_gets_results_and_keeps_no_process(method):
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    how = "with exit code 9" if method == "forkserver" else r"\(how is unknown, as this program ignores SIGCHLD\)"
     try:
-        assert run_ranks(ask_its_input, 2) == [(b"", "")] * 2, "a child of a rank finds no pipe of ours on its input"
+        with RankGroup(1) as group:
+            assert group.run(ask_its_input) == [(b"", "")], "a child of a rank finds no pipe of ours on its input"
+            with pytest.raises(RankError, match=f"^rank 0 ended {how} before fn had returned$"):
+                group.run(lambda rank: os._exit(9))
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_program_without_standard_streams_gets_results(method):
+    saved = {number: os.dup(number) for number in (0, 1, 2)}
+    try:
+        for number in saved:
+            os.close(number)
+        with RankGroup(1) as group:
+            got = [group.run(ask_its_input) for _ in range(2)]
+            taken = [number for number in saved if number in {*map(int, os.listdir("/dev/fd"))}]
+    finally:
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)
+    assert got == [[(b"", "")]] * 2
+    assert len(taken) <= 1, "the listing itself; but no pipe of ours has one of these numbers"
+
+
+@pytest.fixture
+def server_is_stopped(monkeypatch):
+    """The fork server of a program that has had a group answers nothing more."""
+    run_ranks(abs, 1)  # an earlier test may have ended it
+    monkeypatch.setattr(launch, "_GRACE_S", 0.2)
+    pid = server()
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: is_stopped(pid))
+    yield pid
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_time_out_counts_while_the_fork_server_does_not_answer_and_the_next_group_has_a_new_one(server_is_stopped):
+    start = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"^after 0\.5 s, only 0 of 2 ranks had been started$"):
+        run_ranks(own_number, 2, timeout_s=0.5)
+    assert time.monotonic() - start < WAIT_S and not psutil.pid_exists(server_is_stopped)
+    assert len(run_ranks(own_number, 2)) == 2 and server() not in (None, server_is_stopped)
+
+
+def test_ctrl_c_counts_while_the_fork_server_does_not_answer_and_a_rank_that_starts_after_it_is_ended(
+        server_is_stopped, monkeypatch, ctrl_c_is_obeyed):
+    before, start, settings = started(), launch._start_process, []
+
+    def interrupted(method, of_rank, look):
+        settings.append(of_rank)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        return start(method, of_rank, look)
+
+    monkeypatch.setattr(launch, "_start_process", interrupted)
+    monkeypatch.setattr(launch, "_end_server", lambda: os.kill(server_is_stopped, signal.SIGCONT))  # it answers, too late
+    with pytest.raises(KeyboardInterrupt):
+        run_ranks(own_number, 2)
+    assert len(settings) == 1
+    until(lambda: started() == before)
+
+
+def test_where_no_fork_can_be_had_the_server_is_ended_and_the_rank_is_a_fresh_python(monkeypatch):
+    def refused(files):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    ended = []
+    monkeypatch.setattr(multiprocessing.popen_forkserver.forkserver, "connect_to_new_process", refused)
+    monkeypatch.setattr(launch, "_end_server", lambda: ended.append(server()))
+    assert run_ranks(lambda rank: os.getppid(), 1) == [os.getpid()] and ended == [server()]
+
+
+@pytest.mark.weekly
+def test_a_fork_server_that_has_died_of_too_few_files_harms_no_later_group(monkeypatch):
+    run_ranks(abs, 1)
+    failing, send = server(), multiprocessing.reduction.sendfds
+
+    def too_many_files(*args):
+        monkeypatch.setattr(multiprocessing.reduction, "sendfds", send)
+        raise OSError(24, "Too many open files")  # and the server, which waits for them, dies
+
+    monkeypatch.setattr(multiprocessing.reduction, "sendfds", too_many_files)
+    assert run_ranks(lambda rank: os.getppid(), 1) == [os.getpid()]
+    assert not psutil.pid_exists(failing)
+    assert run_ranks(lambda rank: os.getppid(), 1) == [server()]
+
+
+def test_a_group_whose_reaper_cannot_be_started_leaves_no_folder(monkeypatch):
+    def fail(*args, **named):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(subprocess, "Popen", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        run_ranks(abs, 1)
+    assert files_left() == []
+
+
+def test_who_deletes_the_folder_of_a_group_is_told_so_and_the_next_call_works(two):
+    two.run(own_number)
+    shutil.rmtree(folder := two._started.folder)
+    words = f"^the folder {folder}, into which ranks write what they return, was deleted: the ranks were ended, and the next call starts new ones"
+    with pytest.raises(RankError, match=words):
+        two.run(own_number)
+    with pytest.raises(RankError, match="^the folder .*, into which ranks write what they return, was deleted: the ranks were ended"):
+        two.run(lambda rank, folder: rank or [shutil.rmtree(path) for path in Path(folder).glob("d2lpar-*")], tempfile.gettempdir())
+    assert len(two.run(own_number)) == 2
+
+
+def test_a_full_disk_is_named_with_the_folder(two, monkeypatch):
+    def return_too_much(rank):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        return bytes(10**5 * (1 - rank))
+
+    two.run(own_number)
+    folder = two._started.folder
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(RankError, match=f"^rank 0 ended with exit code 1 before fn had returned. The disk with {folder}, into which ranks write what they return, is full"):
+        two.run(return_too_much)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    two.run(own_number)
+    folder = two._started.folder
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match=rf"^\[Errno 27\] File too large: '{folder}/call'$"):
+            two.run(own_number, bytes(10**5))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_where_there_is_no_folder_for_temporary_files_its_name_is_told(tmp_path, monkeypatch):
+    words = rf"^ranks need a folder for temporary files, and {tmp_path}/gone is no longer there: create it"
+    with monkeypatch.context() as patch, pytest.raises(FileNotFoundError, match=words):
+        patch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+        run_ranks(abs, 1)
+
+
+def test_a_rank_whose_caller_has_died_and_whose_folder_is_gone_leaves_without_a_traceback(tmp_path):
+    run_ranks(abs, 1)
+    theirs, words = multiprocessing.Pipe(duplex=False)
+    settings = (str(tmp_path / "gone"), 0, 1, "gloo", theirs, sys.path, "spawn", 1, [])
+    with theirs, words:
+        _, process = launch._start_process("forkserver", settings, lambda: None)
+        process.join(WAIT_S)
+    assert process.exitcode == 0
+    process.close()
 
 
 # Bad input
 
 
 @pytest.mark.parametrize("world_size, args, timeout_s, words", [
-    (0, (), 1, "at least 1, got 0"), (2, (), 0, "more than 0 seconds, got 0"),
+    (0, (), 1, "at least 1, got 0"), (2.0, (), 1, r"whole number of at least 1, got 2\.0"), (2, (), 0, "more than 0 seconds, got 0"),
     (2, (), float("nan"), "more than 0 seconds, got nan"), (2, (threading.Lock(),), 1, r"can be pickled: .*lock"),
 ])
 def test_bad_input_is_named_before_any_process_starts(world_size, args, timeout_s, words, monkeypatch):

@@ -503,6 +503,41 @@ def is_locked_while_it_trains(rank: int, words: str) -> bool:
     return ended is True and len(seen) == 22 and all(seen)
 
 
+def lost(rank: int, words: str, how: str) -> Any:
+    """How a run ends whose folder is lost after its seventh update; it saves every five."""
+    folder, update, calls = Path(words.partition("=")[2]), script.update, []
+
+    def lose(*args: Any) -> Any:
+        calls.append(args)
+        if len(calls) == 7 and rank == 0:
+            if how == "moved":
+                folder.rename(folder.with_name("moved"))
+            elif how.startswith("deleted"):
+                shutil.rmtree(folder)
+            else:
+                (folder / how).unlink()
+            if how == "deleted, and another run writes there":
+                folder.mkdir()
+                for name in ("lock", "metrics.jsonl"):
+                    (folder / name).write_text("another run's")
+        return update(*args)
+
+    return trained(rank, words, None, {"update": lose}).ended, len(calls)
+
+
+@pytest.mark.parametrize("how", ["deleted", pytest.param("moved", marks=pytest.mark.weekly), "lock",
+                                 pytest.param("metrics.jsonl", marks=pytest.mark.weekly), "deleted, and another run writes there"])
+def test_a_run_that_loses_its_folder_says_so_and_does_not_go_on(group_of: Callable, tmp_path: Path, how: str) -> None:
+    folder = tmp_path / "c"
+    every = group_of(2).run(lost, f"--checkpoints={folder}", how)
+    told = f"{folder} or files in it were deleted, moved or replaced while this run was using them: update 10 was not saved"
+    assert every == [(told, 10)] * 2
+    if folder.exists():
+        assert all("step-00000010" not in path.name for path in folder.iterdir())
+        assert "another" not in how or {path.read_text() for path in folder.iterdir()} == {"another run's"}
+    assert folder.exists() == (how not in ("deleted", "moved"))
+
+
 def full_disk(*args: Any) -> None:
     raise OSError(28, "No space left on device")
 
