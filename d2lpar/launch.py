@@ -114,7 +114,7 @@ class RankGroup:
         Raises:
             ValueError: before any process is started, if `fn` or `args` cannot be sent to another process.
             RankError: if `fn` raised on a rank, or the rank's process died, or its result cannot be read here; the one
-                that failed first. The others are ended at once. Also if the ranks' temporary folder was deleted.
+                that failed first. The others are ended at once. A deleted temporary folder raises it, too.
             TimeoutError: after `timeout_s`, with where each rank stood.
         """
         if not timeout_s > 0:  # NaN would wait for ever
