@@ -36,7 +36,6 @@ import gate
 import gate_watch
 from d2lpar.__main__ import main
 from d2lpar.diagnosis import scripts
-from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.compare import Diagnosis, _where_they_stand, _words
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.evidence import SKETCHES, rounding, solve
@@ -45,6 +44,7 @@ from d2lpar.diagnosis.judging import Ran, _judge_moves, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.recording import Recorder, Step, Values, of_the_script
 from d2lpar.diagnosis.scripts import NotRun, Progress, Run, _Elsewhere, _judge, watch, who_is_missing
+from d2lpar.diagnosis.some_ranks import under_rank_test
 from d2lpar.diagnosis.watching import Networks, Settings, Watcher, sketch
 
 BUGS = str(Path(__file__).parent / "watch" / "bugs.py")

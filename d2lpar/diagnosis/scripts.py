@@ -33,12 +33,12 @@ import torch
 from d2lpar._rank import loopback
 from d2lpar._reaper import put_back
 from d2lpar.checks import check_counts
-from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, raised, scale_fault
 from d2lpar.diagnosis.recording import TORCH, of_the_script
 from d2lpar.diagnosis.rules import NAMES
+from d2lpar.diagnosis.some_ranks import under_rank_test
 from d2lpar.diagnosis.watching import ROOT, SETTINGS, STACK_SIGNAL, Settings
 
 LOOK_S = 0.1

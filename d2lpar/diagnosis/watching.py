@@ -38,7 +38,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from d2lpar.diagnosis.branches import under_rank_test
 from d2lpar.diagnosis.cuda import cuda_on_the_cpu
 from d2lpar.diagnosis.examples import (
     is_in_next,
@@ -64,6 +63,7 @@ from d2lpar.diagnosis.recording import (
     script_frames,
     script_line,
 )
+from d2lpar.diagnosis.some_ranks import under_rank_test
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
