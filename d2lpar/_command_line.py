@@ -61,7 +61,7 @@ def as_json(exit_code: int, **more: Any) -> str:
         except PackageNotFoundError:  # a copy of the package that is not installed
             versions[name] = None
     nothing: dict[str, Any] = {"error": None, "compared": None, "coverage": {}, "findings": [], "unchecked": [],
-                               "seconds": None}
+                               "files": {}, "seconds": None}
     head = {"schema": SCHEMA, **versions, "exit": exit_code, "ok": exit_code == 0}
     return json.dumps(head | nothing | more, indent=1)
 

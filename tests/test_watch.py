@@ -222,7 +222,8 @@ def test_an_error_before_the_first_step_is_a_fault_only_if_a_single_process_woul
 @pytest.mark.parametrize("run, runs", [
     (ended(MISSING, MISSING), 1), (ended("TypeError: x", "TypeError: x", output='  File "/gpu/train.py", line 1\n    f(x)\nTypeError: x'), 1),
     (ended("OSError: x", "OSError: x", output='  File "train.py", line 1\n    torch.cuda.f()\nOSError: x'), 2),
-    (ended("RuntimeError: Found no NVIDIA driver", LOST), 2), (ended(LOST, "KeyError: 'x'"), 2)], ids=str)
+    (ended("RuntimeError: Found no NVIDIA driver", LOST), 2), (ended(LOST, "KeyError: 'x'"), 2),
+    (ended("SystemExit: it belongs to a run on cuda", "SystemExit: it belongs to a run on cuda", output="what it printed"), 2)], ids=str)
 def test_a_script_that_fails_is_run_again_only_if_the_error_may_be_of_gpus(run: Ran, runs: int, monkeypatch: pytest.MonkeyPatch):
     done = []
     monkeypatch.setattr(scripts, "run_watched", lambda *args, **kwargs: done.append(kwargs) or run)
@@ -681,7 +682,7 @@ def test_files_that_the_script_changes_are_put_back_and_each_ranks_own_plateau_i
         assert (tmp_path / "last-but-one").exists()
         watch.send_signal(signal.SIGTERM if end == "terminated" else signal.SIGKILL)
         watch.wait()
-        while time.monotonic() < until and (list(tmp_path.rglob("*.before-d2lpar-watch-*-*")) or (tmp_path / "last-but-one" / "net.pt").exists()):
+        while time.monotonic() < until and (list(tmp_path.glob(".before-d2lpar-watch-*")) or (tmp_path / "last-but-one" / "net.pt").exists()):
             time.sleep(0.05)
     assert contents(tmp_path) == before
 

@@ -102,6 +102,7 @@ class Diagnosis:
         self.parts: dict[str, Finding] = {}  # of all findings
         self.coverage: dict[str, Subject] = {}
         self.needed: set[str] = set()  # the subjects without which there is no all-clear
+        self.files: dict[str, list[str]] = {}  # that a watched run did not leave as they were, by what became of them
 
     @property
     def ok(self) -> bool:
@@ -165,7 +166,8 @@ class Diagnosis:
         findings = [self.parts.get(name, Finding(words[name], "", "")).as_dict(name, name in self.faults)
                     for name in words]
         coverage = {name: self.coverage[name]._asdict() for name in SUBJECTS if name in self.coverage}
-        return {"compared": self.about, "coverage": coverage, "findings": findings, "unchecked": self.unchecked}
+        return {"compared": self.about, "coverage": coverage, "findings": findings, "unchecked": self.unchecked,
+                "files": self.files}
 
     def __str__(self) -> str:
         found = "FAULT FOUND" if self.faults else "no fault found"
@@ -176,6 +178,7 @@ class Diagnosis:
         lines += [f"note, {name}: {words}" for name, words in self.notes.items()]
         states = ("not judged",) if self.faults else ("judged", "in part", "not judged", "not seen")
         lines += [words for words in map(self._of_state, states) if words and words != lines[0]]
+        lines += about_files(self.files)
         if not self.faults:
             lines.append(f"not checked: {'; '.join(self.unchecked)}")
         return "\n".join(fill(line, 88, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
@@ -190,6 +193,12 @@ class Diagnosis:
         return f"{state}: {'; '.join(parts)}" if parts else ""
 
     __repr__ = __str__  # the last line of a cell shows it
+
+
+def about_files(files: dict[str, list[str]]) -> list[str]:
+    """A line about files that are not as they were, or none."""
+    kinds = [f"{kind}: {', '.join(paths)}" for kind, paths in files.items()]
+    return [f"files: {'; '.join(kinds)}"] if kinds else []
 
 
 def diagnose(train: Callable, make_net: Callable, X: Tensor, y: Tensor, ranks: Any = 2, num_steps: int = 3,

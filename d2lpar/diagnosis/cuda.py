@@ -59,7 +59,8 @@ def cuda_on_the_cpu(rank: int | None, k: int, pretend: bool = False) -> Iterator
 
     replaced = [(DistributedDataParallel, "__init__", wrap_on_the_cpu), (torch, "load", load_on_the_cpu),
                 (nn.SyncBatchNorm, "convert_sync_batchnorm", convert),
-                (torch.cuda, "device_count", lambda: k), (torch.cuda, "current_device", current)]
+                (torch.cuda, "device_count", lambda: k if pretend or rank is not None else 0),
+                (torch.cuda, "current_device", current)]
     replaced += [(module, name, lambda *args, **kwargs: None) for module in (torch.cuda, torch.accelerator)
                  for name in WITHOUT_EFFECT if hasattr(module, name)]
     replaced += _pretended(k, current) if pretend else []

@@ -54,6 +54,7 @@ class Ran(NamedTuple):
     crashed: bool = False  # a rank ended with an error
     output: str = ""  # the last lines of what it printed
     lines: Sequence[str] = ()  # which each rank reached last
+    files: dict[str, list[str]] = {}  # noqa: RUF012, that are not as they were
 
     def of(self, kind: str) -> list[list[dict[str, Any]]]:
         """The records of a kind, by rank."""
@@ -694,7 +695,7 @@ def _judge_files(ran: Ran, found: Diagnosis) -> None:
 
 
 def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
-    first = [rank[0] for rank in ran.of("first forward pass") if rank]
+    first = [rank[0] for rank in ran.of("forward pass before the first step") if rank]
     if len(first) == len(ran.records) > 1 and all(data["dropout"] for data in first) and len(
             {data["random_state"] for data in first}) == 1:
         found.say_by_name("same dropout")

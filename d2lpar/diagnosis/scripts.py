@@ -17,25 +17,26 @@ import shlex
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from d2lpar._rank import loopback
-from d2lpar._reaper import put_back
 from d2lpar.checks import check_counts
-from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis
+from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis, about_files
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, raised, scale_fault
+from d2lpar.diagnosis.kept_files import keep, locked, watched_folders
+from d2lpar.diagnosis.put_back import put_back
 from d2lpar.diagnosis.recording import TORCH, of_the_script
 from d2lpar.diagnosis.rules import NAMES
 from d2lpar.diagnosis.some_ranks import under_rank_test
@@ -100,7 +101,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
 
 
 def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to_the_end: bool) -> Diagnosis | int:
-    run = _UnderTorchrun(show)
+    run = _UnderTorchrun(show, () if to_the_end else watched_folders(words))
     if run.rank:
         return run.follow(words, to_the_end)
     code = 2
@@ -111,7 +112,7 @@ def _watch_under_torchrun(words: Sequence[str], allow: list[str], show: bool, to
             _confirm(found, scale, ran, words, 1)  # torchrun's ranks saw all GPUs
             code = found.exit_code
         finally:
-            run.say(code)
+            run.tell("verdict", code, "over")
     return found
 
 
@@ -123,12 +124,13 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
     about = f"watched {name} on {ran.k} rank{'s' * (ran.k != 1)}, for {most} step{'s' * (most != 1)}"
     about += f" of the first {epochs} epochs" * (epochs > 1)
     found = Diagnosis(about, allow, UNCHECKED, watched=True)
+    found.files, of_files = ran.files, "".join(f"\n{line}" for line in about_files(ran.files))
     scale = judge(ran, found)
     if any(ran.of("DataParallel")) and not any(ran.of("group")):
         raise NotRun("the script trains with nn.DataParallel, in a single process. watch compares processes, one for "
-                     "each device, as DistributedDataParallel has")
+                     f"each device, as DistributedDataParallel has{of_files}")
     if not most and (not found.faults or found.faults.keys() == {"no group"} or _would_fail_alone(ran)):
-        raise NotRun(_why(ran))
+        raise NotRun(_why(ran) + of_files)
     return found, scale
 
 
@@ -145,6 +147,7 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
         alone = None
         with suppress(NotRun):
             again = _run(words, 1, gpus=gpus)
+            found.files = _merged(found.files, again.files)
             alone = _judge(again, words)[1] if again.k == 1 else None
         scale_fault(scale, ran.k, alone, found)
         is_known = bool(scale.weights) and alone is not None
@@ -183,7 +186,12 @@ def _name(words: Sequence[str]) -> str:
 def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False, gpus: int = 0,
          progress: bool = False) -> Ran:
     """Run a script as if there were GPUs; if it fails, without any, or without making it shorter."""
-    run = partial(run_watched, words, k, show, to_the_end, gpus=gpus, progress=progress)
+    runs: list[Ran] = []
+
+    def run(**kwargs: Any) -> Ran:
+        runs.append(run_watched(words, k, show, to_the_end, gpus=gpus, progress=progress, **kwargs))
+        return runs[-1]
+
     ran = run()
     needs_gpus = any(OF_GPUS.search(data["error"]) for rank in ran.of("end") for data in rank)
     if ran.crashed and not ran.stands and (needs_gpus or (not any(ran.steps) and _may_be_of_gpus(ran))):
@@ -195,20 +203,28 @@ def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = Fa
     if may_count and any(ran.of("shortened")):
         whole = run(shortens=False)
         ran = ran if whole.crashed or whole.stands else whole
-    return ran
+    return ran._replace(files=_merged(*(one.files for one in runs)))
+
+
+def _merged(*every: dict[str, list[str]]) -> dict[str, list[str]]:
+    """What there is to say about files after several runs."""
+    kinds = dict.fromkeys(kind for files in every for kind in files)
+    return {kind: sorted({path for files in every for path in files.get(kind, [])}) for kind in kinds}
 
 
 def _may_be_of_gpus(ran: Ran) -> bool:
     """Whether an error before the first step may be due to GPUs that are not there."""
     shown = re.sub(r"^ *File .*$", "", ran.output, flags=re.M)  # without the names of files
-    return not _would_fail_alone(ran) or bool(MAY_BE_OF_GPUS.search(shown))
+    said = "".join(data["error"] for rank in ran.of("end") for data in rank)  # sys.exit's words are not in the output
+    return not _would_fail_alone(ran) or bool(MAY_BE_OF_GPUS.search(shown + said))
 
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
                 pretend: bool = True, shortens: bool = True, gpus: int = 0, progress: bool = False) -> Ran:
     """Run a script on k ranks, and return what was recorded. With fewer than `gpus` GPUs, or than k, it sees none."""
+    files: dict[str, list[str]] = {}
     for spawns in (False, True):
-        with Run(k, show) as run:
+        with Run(k, show, watched=() if to_the_end else watched_folders(words)) as run:
             if progress and not show:
                 run.progress = Progress(f"watching {_name(words)} on {k} rank{'s' * (k > 1)}")
             settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens)
@@ -217,11 +233,12 @@ def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bo
             ran = run.ran()
             if run.joining:
                 raise NotRun(who_is_missing(run.joining, words))
+        files = _merged(files, run.files)
         if not any(rank and rank[0][0] == "spawns" for rank in ran.records):
             break
     if launched := [data["command"] for rank in ran.of("launches") for data in rank]:
         raise NotRun(f"the script starts ranks itself, with `{launched[0]}`: watch the script in that command")
-    return ran
+    return ran._replace(files=files)
 
 
 class Progress:
@@ -265,11 +282,17 @@ def who_is_missing(joining: Sequence[dict[str, Any]], words: Sequence[str]) -> s
 class Run:
     """The processes of a run, and the folder with their records; nothing is left of either at the end."""
 
-    def __init__(self, k: int, show: bool, shared: Path | None = None) -> None:
+    def __init__(self, k: int, show: bool, shared: Path | None = None, watched: Sequence[str] = ()) -> None:
+        """Keep the files in the watched folders, which no different watch may do at the same time."""
         self.k, self.show, self.folder = k, show, shared or Path(tempfile.mkdtemp(prefix="d2lpar-watch-"))
+        self.files: dict[str, list[str]] = {}  # what there is to say about them in the end
+        self._stack = ExitStack()
+        locks = self._stack.enter_context(locked(watched)) if watched else []
         self.reaper = subprocess.Popen([sys.executable, "-I", "-S", str(REAPER), str(self.folder)], bufsize=0,
                                        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                       process_group=0)
+                                       process_group=0, pass_fds=locks)
+        if watched:
+            keep(self.folder, watched)
         self.processes: list[Any] = []  # subprocess.Popen, or objects like it
         self.killed: set[int] = set()
         self.spawns = self.to_the_end = self._has_asked_to_leave = False
@@ -284,10 +307,17 @@ class Run:
     def __exit__(self, *error: object) -> None:
         if self.progress:
             self.progress.erase()
-        self.end()
-        put_back(str(self.folder))  # the run was cut short
+        self.leave_files()
         self._end_keeper()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if error[0] is not None:  # there will be no verdict
+            print(*about_files(self.files), sep="\n", end="\n" * bool(self.files), file=sys.stderr)
+
+    def leave_files(self) -> None:
+        """End the run, and put files back, because it was cut short; a different run may then have them."""
+        self.end()
+        self.files = _merged(self.files, put_back(str(self.folder)))
+        self._stack.close()
 
     def _end_keeper(self) -> None:
         self.reaper.kill()
@@ -498,18 +528,24 @@ class _Elsewhere:
 class _UnderTorchrun(Run):
     """A run whose ranks torchrun's processes start, one each; the first of these watches them all."""
 
-    def __init__(self, show: bool) -> None:
+    def __init__(self, show: bool, watched: Sequence[str]) -> None:
         if os.environ["LOCAL_WORLD_SIZE"] != os.environ["WORLD_SIZE"]:
             raise NotRun("the ranks are on several machines, and watch needs them on one")
         self.rank, k = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         shared = Path(tempfile.gettempdir(), f"d2lpar-watch-{_agent()}-{os.environ['TORCHELASTIC_RESTART_COUNT']}")
-        shared.mkdir(mode=0o700, exist_ok=True)
-        if shared.stat().st_uid != os.getuid():
-            raise NotRun(f"{shared} belongs to somebody else")
-        super().__init__(k, show, shared)
+        with suppress(FileExistsError):
+            shared.mkdir(mode=0o700)
+        is_now = shared.lstat()
+        if is_now.st_uid != os.getuid() or not stat.S_ISDIR(is_now.st_mode) or stat.S_IMODE(is_now.st_mode) != 0o700:
+            raise NotRun(f"{shared} is not a folder of your own that is closed to others")
+        super().__init__(k, show, shared, () if self.rank else watched)
 
     def _start_own(self, words: Sequence[str], to_the_end: bool) -> None:
         self.to_the_end = to_the_end
+        if self.rank == 0:
+            _write(self.folder / "kept", "")  # the files are
+        while self.rank and self.folder.exists() and not (self.folder / "kept").exists():
+            time.sleep(LOOK_S / 2)
         settings = Settings(str(self.folder), self.k, 0, True, to_the_end, spawns=False)
         self.start_rank(words, os.environ | {SETTINGS: json.dumps(settings._asdict())}, self.rank)
         _write(self.folder / f"{self.rank}.pid", self.processes[0].pid)
@@ -519,15 +555,19 @@ class _UnderTorchrun(Run):
         self._start_own(words, to_the_end)
         self.processes += [_Elsewhere(self.folder, rank) for rank in range(1, self.k)]
         self.attend()
+        ran = self.ran()
+        self.tell("enough", "", "ended")
+        self.leave_files()
         if self.joining:
             raise NotRun(who_is_missing(self.joining, words))
-        return self.ran()
+        return ran._replace(files=self.files)
 
-    def say(self, code: int) -> None:
-        """Tell the others that it is over, and wait until they have ended their ranks and read the verdict."""
-        _write(self.folder / "verdict", code)
+    def tell(self, name: str, value: object, answer: str) -> None:
+        """Tell the others something, and wait until they have answered."""
+        _write(self.folder / name, value)
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and not all((self.folder / f"{r}.over").exists() for r in range(1, self.k)):
+        while time.monotonic() < deadline and not all(
+                (self.folder / f"{r}.{answer}").exists() for r in range(1, self.k)):
             time.sleep(LOOK_S)
 
     def follow(self, words: Sequence[str], to_the_end: bool) -> int:
@@ -538,6 +578,9 @@ class _UnderTorchrun(Run):
             while self.folder.exists() and not (self.folder / "verdict").exists():
                 if process.poll() is not None and not code.exists():
                     _write(code, process.returncode)
+                if (self.folder / "enough").exists() and not (self.folder / f"{self.rank}.ended").exists():
+                    self.end()
+                    _write(self.folder / f"{self.rank}.ended", "")
                 time.sleep(LOOK_S)
             return int(_read(self.folder / "verdict") or 1)
         finally:

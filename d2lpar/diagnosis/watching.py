@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import inspect
 import json
 import multiprocessing
 import os
@@ -27,6 +28,7 @@ from importlib import import_module
 from multiprocessing import util
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, urlparse
 
 import numpy as np
 import torch
@@ -215,11 +217,13 @@ class Watcher(Recorder):
         self.current: _Pass | None = None  # the one that drew a batch last
         self.resumed = ""  # the line on which an optimizer's state was loaded
         self._depth = 0
+        self._before_step: dict[str, Any] = {}  # of the last forward pass before the first step
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
         self._scaler_scales = self._unscaled = self._has_ended = False
         self._stepped: Any = None  # the optimizer that made the last step
         self._stack = ExitStack()
+        self._num_groups = 0
         self.files = KeptFiles(settings.folder)
         self.asked: set[str] = set()  # of GPUs that are not there
         self._on_some: set[str] = set()  # collectives under an `if` on the rank, each with its line
@@ -255,6 +259,7 @@ class Watcher(Recorder):
             (loading._BaseDataLoaderIter, "_reset", self._again),
             (loading._BaseDataLoaderIter, "__next__", self._drawing),
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
+            (torch.jit.RecursiveScriptModule, "save", self._saving_script),
             (Optimizer, "load_state_dict", self._resuming), (torch.amp.GradScaler, "unscale_", self._unscaling),
             (torch, "compile", _compiling),
             (nn.Module, "compile", lambda _: lambda module, *args, **kwargs: None),
@@ -278,21 +283,22 @@ class Watcher(Recorder):
         def joining(*args: Any, **kwargs: Any) -> Any:
             if dist.is_initialized():
                 return init(*args, **kwargs)
-            url = str(kwargs.get("init_method") or (args[1] if len(args) > 1 else "") or "")
+            given = dict(zip(inspect.signature(init).parameters, args)) | kwargs
+            url = given.get("init_method") or "env://"
+            in_url = dict(parse_qsl(urlparse(url).query)) if url.startswith("tcp://") else {}
+            world_size, rank = (given[name] if given.get(name, -1) >= 0 else int(
+                in_url.get(name, os.environ.get(name.upper(), -1))) for name in ("world_size", "rank"))
             if self.settings.port:  # the script's own port may be in use
                 os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "127.0.0.1", str(self.settings.port)
-            if self.settings.port and url.startswith("tcp://"):
-                mine = f"tcp://127.0.0.1:{self.settings.port}"
-                args, kwargs = (args[0], mine, *args[2:]) if len(args) > 1 else args, kwargs
-                kwargs |= {"init_method": mine} if "init_method" in kwargs else {}
-            world_size, rank = (kwargs.get(name, args[i] if len(args) > i else -1)
-                                for i, name in ((3, "world_size"), (4, "rank")))
+            if self.settings.port and given.get("store") is None and url.startswith(("env://", "tcp://")) and (
+                    world_size > 0 <= rank):  # PyTorch's store would listen on all interfaces
+                store = dist.FileStore(f"{self.settings.folder}/{self._num_groups}-{world_size}.store", world_size)
+                given |= {"init_method": None, "store": store, "world_size": world_size, "rank": rank}
+                self._num_groups += 1
             joining = Path(self.settings.folder, f"{os.getpid()}.joining")
-            joining.write_text(json.dumps({
-                "rank": rank if rank >= 0 else int(os.environ.get("RANK", -1)), "line": script_line(),
-                "world_size": world_size if world_size >= 0 else int(os.environ.get("WORLD_SIZE", -1))}), "utf8")
+            joining.write_text(json.dumps({"rank": rank, "line": script_line(), "world_size": world_size}), "utf8")
             try:
-                result = init(*args, **kwargs)
+                result = init(**given)
             finally:
                 joining.unlink(missing_ok=True)
             self.log.note("group", world_size=dist.get_world_size(), pid=os.getpid())
@@ -419,9 +425,9 @@ class Watcher(Recorder):
 
     def _look_at_call(self, module: nn.Module, args: list[Any]) -> None:
         self._meet(module)
-        if not self._phase:
-            self.log.note("first forward pass", random_state=random_state(), line=script_line(),
-                          dropout=any(map(_drops, module.modules())))
+        if not self.num_steps:
+            self._before_step = {"random_state": random_state(), "line": script_line(),
+                                 "dropout": any(map(_drops, module.modules()))}
         self._phase = "training"
         self.forwards += 1
         self.note_line("forward")
@@ -515,6 +521,8 @@ class Watcher(Recorder):
         terms = [term._replace(weight=term.weight / self.scale, factor=term.factor / self.scale)
                  for term in self._terms]
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
+        if not self.num_steps and self._before_step:  # an earlier forward pass may have been a trial
+            self.log.note("forward pass before the first step", **self._before_step)
         self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
                       method=type(optimizer).__name__,
                       is_sharded=self._is_sharded(),
@@ -634,6 +642,13 @@ class Watcher(Recorder):
                 self.log.note("save", file=os.path.abspath(f), line=script_line())
             self.files.will_save(f)
             return save(obj, f, *args, **kwargs)
+
+        return saving
+
+    def _saving_script(self, save: Callable) -> Callable:
+        def saving(module: Any, f: Any, **kwargs: Any) -> Any:
+            self.files.will_save(f)
+            return save(module, f, **kwargs)
 
         return saving
 
