@@ -27,7 +27,7 @@ from d2lpar.diagnosis.scripts import NotRun, Run
 from watch import operations
 
 OPERATIONS = str(Path(operations.__file__))
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="uses what only Linux has")
 
 
 def start(*words: str, cwd: Path, **variables: str) -> subprocess.Popen:
@@ -95,6 +95,7 @@ def look_at_report(files: dict[str, list[str]], left_out: Sequence[str] = ()) ->
     shutil.rmtree(aside)
 
 
+@linux
 @pytest.mark.weekly
 def test_whatever_a_script_does_to_a_file_is_put_back_or_named(tmp_path: Path):
     operations.make(tmp_path)
@@ -105,6 +106,7 @@ def test_whatever_a_script_does_to_a_file_is_put_back_or_named(tmp_path: Path):
     look_at_report(said["files"])
 
 
+@linux
 @pytest.mark.weekly
 def test_whatever_a_script_does_to_a_file_is_put_back_if_watch_is_killed(tmp_path: Path):
     top, temporary = tmp_path / "top", tmp_path / "temporary"
@@ -126,6 +128,7 @@ def wait_until(is_so: Callable[[], Any], timeout_s: float = 90) -> None:
         time.sleep(0.02)
 
 
+@linux
 def test_whatever_python_does_to_a_file_is_put_back_or_named(tmp_path: Path):
     top, run = tmp_path / "top", tmp_path / f"{RUN}test"
     top.mkdir(), run.mkdir()

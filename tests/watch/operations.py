@@ -29,8 +29,8 @@ import traceback
 import zipfile
 from pathlib import Path
 
-OLD, NEW, SQLITE, ZIP = "original", b"changed", "a database", "an archive"
-UNKNOWN = "unknown program"  # in the names of what a program does that is not told the file's name in its arguments
+OLD, NEW, SQLITE, ZIP, ATTRIBUTE = "original", b"changed", "a database", "an archive", "with an attribute"
+LARGE = 300_000_000  # more than is kept before a run
 OPERATIONS: dict[str, tuple[dict, str]] = {
     "overwritten": ({"f": OLD}, "write('f')"),
     "appended": ({"f": OLD}, "[open('f', 'ab').write(NEW) for _ in range(3)]"),
@@ -89,8 +89,9 @@ with open('f.pt', 'wb') as file:
     "utime": ({"f": OLD}, "os.utime('f', (1, 1))"),
     "touch": ({"f": OLD}, "subprocess.run(['touch', 'f'], check=True)"),
     "setxattr": ({"f": OLD}, "os.setxattr('f', 'user.a', b'2')"),
+    "setxattr again": ({"f": ATTRIBUTE}, "os.setxattr('f', 'user.a', b'2')"),
     "truncated": ({"f": OLD}, "os.truncate('f', 1)"),
-    "name of a copy": ({"f.before-fine.pt": OLD}, "write('f.before-fine.pt')"),
+    "name of a copy": ({"f.before-fine.pt": LARGE}, "os.remove('f.before-fine.pt'); write('f.before-fine.pt')"),
     "name with a line break": ({"f\nf": OLD}, "write('f\\nf')"),
     "name that is not utf8": ({"f_\udcff": OLD}, "write(b'f_\\xff')"),
     "read only": ({"f": OLD}, "os.chmod('f', 256); os.remove('f')"),
@@ -105,6 +106,8 @@ with open('f.pt', 'wb') as file:
         "d = os.open('d', os.O_RDONLY); os.close(os.open('fd', os.O_WRONLY | os.O_CREAT, dir_fd=d))"),
     "dir fd deleted": ({"d/f": OLD}, "d = os.open('d', os.O_RDONLY); os.unlink('f', dir_fd=d)"),
     "dir fd renamed": ({"d/f": OLD}, "d = os.open('d', os.O_RDONLY); os.rename('f', 'g', src_dir_fd=d, dst_dir_fd=d)"),
+    "dir fd renamed over": ({"d/f": OLD, "d/large": LARGE},
+        "d = os.open('d', os.O_RDONLY); os.rename('f', 'large', src_dir_fd=d, dst_dir_fd=d)"),
     "large": ({"f": 30000000}, "open('f', 'r+b').write(NEW)"),
     "zipped": ({"f.zip": ZIP}, """
 with zipfile.ZipFile('f.zip', 'a') as z:
@@ -160,8 +163,8 @@ with shelve.open('f') as s:
     "hidden delete": ({"by_hidden": OLD}, "run_hidden('rm by_hidden')"),
     "hidden source": ({"by_hidden.py": OLD}, "run_hidden('echo changed > by_hidden.py')"),
     "hidden touch": ({"by_hidden": OLD}, "run_hidden('touch by_hidden')"),
-    "hidden large": ({"by_hidden": 300000000}, "run_hidden('truncate -s 10 by_hidden')"),
-    "hidden large move": ({"d/by_hidden": 300000000}, "run_hidden('mv d e')"),
+    "hidden large": ({"by_hidden": LARGE}, "run_hidden('truncate -s 10 by_hidden')"),
+    "hidden large move": ({"d/by_hidden": LARGE}, "run_hidden('mv d e')"),
 }
 
 
@@ -203,6 +206,8 @@ def make(top):
                 file.hardlink_to(file.parent / content[2:])
             else:
                 file.write_text(content)
+                if content == ATTRIBUTE and hasattr(os, "setxattr"):
+                    os.setxattr(file, "user.a", b"1")
         Path(top, name).mkdir(exist_ok=True)
 
 
