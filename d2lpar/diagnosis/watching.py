@@ -602,9 +602,9 @@ class Watcher(Recorder):
         known.passes += 1
         iterator.__dict__.pop("_d2lpar_indices", None)
         iterator._d2lpar_pass = known.last = _Pass(self, known, iterator, random_state())
-        self.go_to(known.last)
+        self._go_to(known.last)
 
-    def go_to(self, one: _Pass) -> None:
+    def _go_to(self, one: _Pass) -> None:
         """What is done from now on is done with the batches of this pass."""
         if self.current is not None and self.current is not one:
             self.current.look()
@@ -739,7 +739,7 @@ class _Pass:
 
     def draw(self, draw: Callable, caller: Any) -> Any:
         """The next batch."""
-        self.watcher.go_to(self)
+        self.watcher._go_to(self)
         if self._has_shown_enough() and takes_the_end(caller):
             self.watcher.log.note("shortened")
             self.note(is_whole=self._draw_the_rest())
