@@ -11,7 +11,7 @@ import pytest
 import draw_finding
 from chapter_sizes import measure
 from d2lpar._command_line import _parser
-from d2lpar.pages.results import judged_table, stored_results
+from d2lpar.pages.results import judged_rows, stored_results
 from sync_cells import package_text
 
 INDEX = "(book/authors.md, Add a chapter)"
@@ -48,7 +48,8 @@ def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, rea
 
 
 def test_the_readmes_and_help_say_of_each_way_of_training_what_watch_judges(root: Path, readme: str, capsys: pytest.CaptureFixture) -> None:
-    table = judged_table(stored_results("trainers")["trainers"])
+    head, *rows = judged_rows(stored_results("trainers")["trainers"])
+    table = "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
     for text in (readme, (root / "README.zh.md").read_text("utf8")):
         assert table in text, f"Show this table in README.md and README.zh.md (book/authors.md, The tools):\n{table}"
     trainers = {name for name, one in stored_results("trainers")["trainers"].items() if "right" in one}

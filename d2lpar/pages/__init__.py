@@ -35,7 +35,7 @@ from d2lpar.pages.plot import show as show
 from d2lpar.pages.published import published_controls as published_controls
 from d2lpar.pages.published import published_pairs as published_pairs
 from d2lpar.pages.published import published_runs as published_runs
-from d2lpar.pages.results import judged_table as judged_table
+from d2lpar.pages.results import judged_rows as judged_rows
 from d2lpar.pages.results import median_interval as median_interval
 from d2lpar.pages.results import stored_records as stored_records
 from d2lpar.pages.results import stored_results as stored_results

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).with_name("stored")
-WAYS = {"DDP": "`DistributedDataParallel`", "fully_shard": "`fully_shard`", "Transformers": "`transformers.Trainer`"}
+WAYS = {"DDP": "DistributedDataParallel", "Transformers": "transformers.Trainer"}
 
 
 class RecordError(RuntimeError):
@@ -63,19 +63,18 @@ def stored_results(name: str) -> dict[str, Any]:
     return json.loads((FOLDER / f"{name}.json").read_text("utf8"))
 
 
-def judged_table(trainers: dict[str, Any]) -> str:
-    """What `watch` judges of a script for each way of training, as a table in Markdown, from `stored/trainers.json`."""
+def judged_rows(trainers: dict[str, Any]) -> list[list[str]]:
+    """What `watch` judges of a script for each way of training, as a table's rows, from `stored/trainers.json`."""
     columns = {"start, exchange, update": ("start", "exchange", "update"), "scale of the loss": ("scale",),
                "data": ("data",)}
-    heads = ["your script uses", *columns, "right scripts passed", "wrong scripts named"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    rows = [["your script uses", *columns, "right scripts passed", "wrong scripts named"]]
     for name, one in sorted(trainers.items(), key=lambda item: "right" in item[1]):  # first what needs no trainer
         states = [", ".join(dict.fromkeys(one["coverage"][subject] for subject in subjects))
                   for subjects in columns.values()]
         counts = [f"{one[hits]} of {one[n]}" if n in one else "" for hits, n in (
             ("let through", "right"), ("named", "wrong"))]
-        lines.append(f"| {' | '.join([WAYS.get(name, name), *states, *counts])} |")
-    return "\n".join(lines)
+        rows.append([WAYS.get(name, name), *states, *counts])
+    return rows
 
 
 def stored_records(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
