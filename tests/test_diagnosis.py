@@ -78,7 +78,7 @@ def each_of(table, *daily):
 def test_a_right_training_passes(name, ranks):
     found = of(name, ranks)
     assert found.ok and list(found.notes) == RIGHT[name][2] and "no fault found" in str(found), str(found)
-    assert str(found).endswith("not checked: mistakes that a single device makes as well, and anything after these steps")
+    assert str(found).endswith("not checked: mistakes that a single device makes as well; anything after these steps")
 
 
 @each_of(WRONG, "a layer replaced after wrapping")
