@@ -45,7 +45,7 @@ def answer(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 
 def cannot(words: str) -> NoReturn:
-    """End with exit code 2, saying why on stderr; with --json also on stdout."""
+    """End with exit code 2, and say why on stderr, and with --json on stdout as well."""
     if "--json" in _own_words(sys.argv[1:]):
         print(as_json(2, error=words.strip()))
     print(words.rstrip(), file=sys.stderr)

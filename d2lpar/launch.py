@@ -245,7 +245,7 @@ class _Rank:
         if self.process.exitcode is None and self.method == "spawn" and hasattr(os, "killpg"):  # not on Windows
             try:
                 os.kill(self.pid, 0)
-            except OSError:  # where SIGCHLD is ignored, nobody is told of the end of a child
+            except OSError:  # where SIGCHLD is ignored, a child's end is not reported
                 return True
         return self.process.exitcode is not None
 

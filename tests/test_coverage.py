@@ -67,6 +67,13 @@ def test_without_two_steps_of_each_trained_network_there_is_no_all_clear(found: 
     assert text.startswith("not judged: start, exchange, update (") and "no fault found in what was judged" in text
 
 
+def test_a_network_that_changes_between_the_steps_of_the_other_is_trained():
+    by_hand = [a_step("wv"), a_step("wv")]
+    by_hand[1]["step"] = by_hand[1]["step"]._replace(before={"w": NONE, "v": NONE}, after={"w": NONE, "v": NONE})
+    found = covered(*by_hand)
+    assert found.exit_code == 3 and "the gradients of the network Net2" in found.coverage["update"].why
+
+
 def test_a_network_that_gets_gradients_and_stays_as_it_is_is_not_trained():
     assert covered(a_step("wv"), a_step("wv")).ok
 
@@ -215,12 +222,15 @@ def test_a_configuration_that_accelerate_launch_would_read_is_said(tmp_path: Pat
     file.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nmixed_precision: 'bf16'\n")
     assert settings_left_out() == ""  # nothing has imported accelerate
     monkeypatch.setitem(sys.modules, "accelerate", json)
-    assert "distributed_type: FSDP and mixed_precision: bf16" in settings_left_out()
+    assert "distributed_type: FSDP" in settings_left_out()
     file.write_text("distributed_type: MULTI_GPU\nmixed_precision: 'no'\n")
     assert settings_left_out() == ""
-    file.write_text("distributed_type: FSDP\n")
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")  # it was started by accelerate launch
+    file.write_text("distributed_type: NO\nmixed_precision: bf16\n")
+    assert "mixed_precision: bf16" in settings_left_out() and "-m d2lpar watch" in settings_left_out()
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")  # it was started by accelerate launch
     assert settings_left_out() == ""
+    file.write_text("distributed_type: FSDP\n")  # which accelerate launch leaves out on a CPU
+    assert "distributed_type: FSDP" in settings_left_out() and "-m d2lpar watch" not in settings_left_out()
 
 
 # JSON

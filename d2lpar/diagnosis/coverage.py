@@ -25,18 +25,14 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
         found.cover("exchange", "in part", "only by comparing the parameters after step(), because step() exchanges "
                     "the gradients itself")
     lines = {what for rank in ran.steps for data in rank for what in data["step"].lines}
-    for name, is_used, missing in (
-            ("clipping", "clip" in lines, "no PyTorch function for it was called"),
-            ("checkpoints", any(ran.of("save")), "torch.save was not called"),
-            ("evaluation", any(ran.of("evaluation")), "no forward pass without gradients was seen")):
-        if not is_used:
-            found.cover(name, "not seen", missing)
-    if "clipping" not in found.coverage:
-        found.cover("clipping", state, why if state == "not judged" else "")
-    if "checkpoints" not in found.coverage:
-        found.cover("checkpoints", "in part", "only which ranks write which file")
-    if "evaluation" not in found.coverage:
-        found.cover("evaluation", "in part", "only its mode and the buffers, not the metric")
+    clipping = (state, why if state == "not judged" else "")
+    for name, is_used, how, missing in (
+            ("clipping", "clip" in lines, clipping, "no PyTorch function for it was called"),
+            ("checkpoints", any(ran.of("save")), ("in part", "only which ranks write which file"),
+             "torch.save was not called"),
+            ("evaluation", any(ran.of("evaluation")), ("in part", "only its mode and the buffers, not the metric"),
+             "no forward pass without gradients was seen")):
+        found.cover(name, *(how if is_used else ("not seen", missing)))
     found.cover("random numbers", "in part", "only whether the ranks draw the same ones from PyTorch's default "
                 "generator")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
@@ -80,17 +76,13 @@ def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) ->
 def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[int, int] | None:
     """In how many steps a network's own gradients were seen, and how many moved it; None if it is not trained."""
     judged = moved = 0
-    is_trained = False
+    with_gradients: set[str] = set()
     for row in rows:
-        steps = [data["step"] for data in row]
-        own = {name for step in steps for grads in step.passes for name in grads} & names
-        held = frozenset().union(*(step.held for step in steps)) & names  # a rank may step a part of them
-        is_trained |= bool(held) or any(_differ(step, own) for step in steps)
+        own = {name for data in row for grads in data["step"].passes for name in grads} & names
+        held = frozenset().union(*(data["step"].held for data in row)) & names  # a rank may step a part of them
+        with_gradients |= own
         moved += bool(held)
         judged += bool(held & own)
-    return (judged, moved) if is_trained else None
-
-
-def _differ(step: Any, names: set[str]) -> bool:
-    """Whether a step has changed any of these parameters."""
-    return any(not step.before[name].equal(step.after[name]) for name in names & step.before.keys() & step.after.keys())
+    first, last = rows[0][0]["step"].before, rows[-1][0]["step"].after
+    changes = any(not first[name].equal(last[name]) for name in with_gradients & first.keys() & last.keys())
+    return (judged, moved) if moved or changes else None  # what changes may be updated without an optimizer

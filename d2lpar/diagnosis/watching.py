@@ -842,17 +842,20 @@ def unwrapped(module: nn.Module) -> nn.Module:
 
 def settings_left_out() -> str:
     """What a trainer's own launcher would have changed, as far as its configuration file says so; "" if nothing."""
-    if "accelerate" not in sys.modules or any(name.startswith("ACCELERATE_") for name in os.environ):
+    if "accelerate" not in sys.modules:
         return ""
     home = os.environ.get("HF_HOME") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "huggingface")
     files = [Path(home, "accelerate", name) for name in ("default_config.yaml", "default_config.json")]
     text = next((file.read_text("utf8", "replace") for file in files if file.exists()), "")
     known = dict(re.findall(r'^\s*"?(distributed_type|mixed_precision)"?:\s*[\'"]?(\w+)', text, re.M))
-    differs = [f"{name}: {value}" for name, value in known.items()
-               if value.upper() not in ("NO", "MULTI_GPU", "MULTI_CPU")]
-    return (f"accelerate launch would take {' and '.join(differs)} from {files[0].name}: give it the script as "
-            "`accelerate launch --cpu --num_processes 1 -m d2lpar watch`") * bool(differs)
+    kind, precision = known.get("distributed_type", "NO"), known.get("mixed_precision", "no")
+    if kind.upper() not in ("NO", "MULTI_GPU", "MULTI_CPU"):  # on a CPU, even accelerate launch leaves it out
+        return f"accelerate's configuration has distributed_type: {kind}, and the script was run without it"
+    if precision == "no" or any(name.startswith("ACCELERATE_") for name in os.environ):
+        return ""
+    return (f"accelerate's configuration has mixed_precision: {precision}, which only its launcher reads: use "
+            "`accelerate launch --cpu --num_processes 1 -m d2lpar watch`")
 
 
 # what is recorded of tensors
