@@ -5,6 +5,7 @@ compare bits. No module outside this subpackage imports it.
 """
 
 import d2lpar.devices
+from d2lpar.pages.building import yours as yours
 from d2lpar.pages.cells import without_checks as without_checks
 from d2lpar.pages.cluster_results import on_cluster as on_cluster
 from d2lpar.pages.explorer import show_explorer as show_explorer

@@ -1,4 +1,4 @@
-"""What the check of an exercise says of a reader's answer, even of one that raises."""
+"""What the check of an exercise, or of a function that the reader has written, says of it, even if it raises."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from traceback import extract_tb, walk_tb
 from typing import Any
 
 from d2lpar.checks import is_number, shown
+from d2lpar.pages.building import check_function
 
 
-def check(label: str, answer: Any) -> None:
-    """Print what the check of the exercise with this label says of `answer`."""
+def check(label: str | Callable, answer: Any = None) -> None:
+    """Print what the check of the exercise with this label says of `answer`.
+
+    In the building edition, `check(fn)` prints what the check of the function that the reader has written says of it.
+    """
+    if not isinstance(label, str):
+        check_function(label)
+        return
     exercise = import_module(f"d2lpar.pages.exercises.{label.replace('-', '_')}")
     if hasattr(exercise, "check_number"):  # one that is done by hand
         number = float(answer) if isinstance(answer, Fraction) else answer
