@@ -46,9 +46,11 @@ gate: .venv/installed ## run diagnose and watch on every script of their test se
 	@.venv/bin/python book/tools/gate.py
 	@.venv/bin/python book/tools/gate_watch.py tuned
 
-lab: .venv/installed ## open JupyterLab on your own copy of the chapters, in lab/
-	@.venv/bin/python book/tools/working_copy.py
-	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=lab --LabApp.default_url=/lab/tree/lab/00_start_here.ipynb
+# FILLED=1 opens the chapters with all functions and outputs.
+LAB = $(if $(FILLED),lab/filled,lab)
+lab: .venv/installed ## open JupyterLab on your own copy of the chapters, in lab/: you write the functions (FILLED=1: they are written, in lab/filled/)
+	@.venv/bin/python book/tools/working_copy.py $(if $(FILLED),--filled)
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=$(LAB) --LabApp.default_url=/lab/tree/$(LAB)/00_start_here.ipynb
 
 edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors (it overwrites the stored outputs)
 	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null
