@@ -91,15 +91,15 @@ def train_data_parallel(
     train_iter, test_iter = load_data_fashion_mnist(batch_size, seed=seed)
     with History(num_epochs, len(train_iter), devices) as history:
         initialize(net, seed, init)
-        parallel = DataParallel(net.to(devices[0]), devices)
+        parallel = DataParallel(net.to(devices[0]), devices)  # 1. wrap
         trainer = torch.optim.SGD(parallel.parameters(), lr)
         loss = nn.CrossEntropyLoss()
         for _ in range(num_epochs):
             parallel.train()
             for X, y in history.clocked(train_iter):
                 trainer.zero_grad()
-                X, y = X.to(devices[0]), y.to(devices[0])
-                loss(parallel(X), y).backward()
+                X, y = X.to(devices[0]), y.to(devices[0])  # 2. to the first device
+                loss(parallel(X), y).backward()  # 3. forward and backward
                 trainer.step()
             history.add(evaluate_accuracy_gpus(parallel, test_iter))
     return history

@@ -150,8 +150,9 @@ def whole_step(step: Callable) -> Callable:
 
 def get_params(params, device):
     """A replica: copies of `params` on `device`, always in memory of their own.
+    Each of them requires grad, and has no history.
 
-    `params` have a floating or complex dtype, as `net.parameters()` do; the tensors of the replica require grad.
+    `params` have a floating or complex dtype, as `net.parameters()` do.
     """
     return [p.detach().to(device, copy=True).requires_grad_() for p in params]
 
@@ -175,7 +176,7 @@ def allreduce(data):
 
 def split_batch(X, y, devices):
     """Cut X (B, ...) and y (B, ...) into one shard per device, in rank order.
-    Sizes differ by at most one.
+    Sizes differ by at most one, with the larger shards first.
 
     A shard that is already on its device is a view.
 
@@ -256,7 +257,7 @@ def evaluate_accuracy(params: Sequence[Tensor], data_iter: Iterable[tuple[Tensor
 
 def train(
     num_devices, batch_size, lr, num_epochs=10, params=None, seed=0, num_train=None,
-    step=train_batch
+    step=None
 ):
     """Train LeNet on Fashion-MNIST, starting from `params` or from `lenet_params()`.
     Prints a line per epoch; returns the replicas and the history.
@@ -272,6 +273,6 @@ def train(
     with History(num_epochs, len(train_iter), devices) as history:
         for _ in range(num_epochs):
             for X, y in history.clocked(train_iter):
-                step(X, y, replicas, devices, lr)                          # 2. to 5.
+                (step or train_batch)(X, y, replicas, devices, lr)         # 2. to 5.
             history.add(evaluate_accuracy(replicas[0], test_iter))
     return replicas, history

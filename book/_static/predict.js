@@ -4,7 +4,8 @@ document.querySelectorAll(".predict-question").forEach((question, place) => {
   const make = (name, properties) => Object.assign(document.createElement(name), properties);
   const after = (selector, e) => [...document.querySelectorAll(selector)]
     .filter((other) => e.compareDocumentPosition(other) & Node.DOCUMENT_POSITION_FOLLOWING);
-  const [cell] = after(".cell.tag_predict", question);
+  const number = [...question.classList].find((name) => name.startsWith("asked-")).replace("asked-", "");
+  const cell = document.querySelector(`.cell.answers-${number}`);
   const [first, second] = after(".bd-article section > :not(section, h1, h2, h3, h4, span, .api-link)", cell);
   const answer = [...cell.querySelectorAll(".cell_output")];
   const [output] = answer;

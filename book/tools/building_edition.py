@@ -82,29 +82,40 @@ def hole(line: str) -> str:
 
 def fold_of(name: str, source: str, notebook: NotebookNode, words: dict[str, str]) -> str:
     """A hint and one way to write the function, each folded."""
-    told = {kind: [cell.source for cell in notebook.cells if tag_of(cell, kind) == name] for kind in ("hint", "explains")}
-    folds = [f":::::{{dropdown}} {words['hint']}\n{text}\n:::::" for text in told["hint"]]
-    way = "\n\n".join([f"```python\n{source}\n```", *told["explains"]])
+    hints, told = ([cell.source for cell in notebook.cells if tag_of(cell, kind) == name] for kind in ("hint", "explains"))
+    folds = [f":::::{{dropdown}} {words['hint']}\n{text}\n:::::" for text in hints]
+    way = "\n\n".join([f"```python\n{source}\n```", *told])
     return "\n\n".join([*folds, f":::::{{dropdown}} {words['way']}\n{way}\n:::::"])
 
 
 def fold_answers(notebook: NotebookNode, title: str) -> None:
-    """Fold what answers a prediction below the cell that shows it, as the site does: the first paragraph there, and a list."""
-    for place, asked in enumerate(notebook.cells):
-        if asked.cell_type == "markdown" and QUESTION.search(asked.source):
-            below = notebook.cells[place + 1:]
-            until = next((i for i, c in enumerate(below) if c.cell_type == "markdown" and QUESTION.search(c.source)), len(below))
-            cells = [c for c in below[:until + 1] if c.cell_type == "code"]
-            answer = next((c for c in cells if "predict" in c.metadata.get("tags", [])),
-                          next((c for c in cells if c.get("outputs")), None))
-            after = below[below.index(answer) + 1:][:1] if answer else []
-            for cell in after:
-                if cell.cell_type == "markdown":
-                    cell.source = folded(cell.source, title)
+    """Fold what follows a cell that answers a prediction: as on the site, the first paragraph, and a list after it."""
+    for answer in answers(notebook):
+        below = notebook.cells[notebook.cells.index(answer) + 1:]
+        if below and below[0].cell_type == "markdown":
+            below[0].source = folded(below[0].source, title)
+
+
+def answers(notebook: NotebookNode) -> list[NotebookNode]:
+    """The cells that answer predictions: as explorer_ext.py finds them on the site.
+
+    One with the tag `predict-opening` answers the question of the first cell. For any other question it is the next cell
+    with the tag `predict`, or else the first one with outputs directly below.
+    """
+    found, asked, directly = [], False, None
+    for place, cell in enumerate(notebook.cells):
+        tags = cell.metadata.get("tags", [])
+        if cell.cell_type == "markdown":
+            asked = asked or bool(QUESTION.search(cell.source))
+            directly = place > 0 and bool(QUESTION.search(cell.source))
+        elif "predict-opening" in tags or (asked and ("predict" in tags or (directly and cell.get("outputs")))):
+            found.append(cell)
+            asked = directly = False
+    return found
 
 
 def folded(text: str, title: str) -> str:
-    """The text with its first paragraph folded, and the list after it; as it is if it does not begin with a paragraph."""
+    """The text with its first paragraph folded, and a list after it; as it is if it does not begin with a paragraph."""
     first, *others = text.split("\n\n")
     if not PROSE.match(first):
         return text

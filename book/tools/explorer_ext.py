@@ -52,19 +52,28 @@ def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
 
 def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
     """Mark each question that begins with a bold Predict, and the cell that answers it: the next cell with the tag
-    `predict`, or else the first one with outputs directly below the question.
+    `predict`, or else the first one with outputs directly below the question. The question at the top of a chapter may
+    be answered much further down, by a cell with the tag `predict-opening`. Both get a class with a number of their own.
     """
-    question = None
+    question = opening = None
+    count = 0
     for node in list(doctree.findall(nodes.Element)):
+        classes = node["classes"] if "classes" in node else []
         if isinstance(node, nodes.strong) and node.astext().startswith(("Predict", "预测")):
             question = node.parent
-            in_opening = question.parent.parent is doctree  # which is answered further down
-            cell = None if in_opening else first_output(question)
-            if cell and "tag_predict" not in cell["classes"]:
-                cell["classes"].append("tag_predict")
-        elif question and "tag_predict" in node["classes"]:
-            question["classes"].append("predict-question")
-            question = None
+            if question.parent.parent is doctree:  # the opening
+                opening = question
+            else:
+                cell = first_output(question)
+                if cell and "tag_predict" not in cell["classes"]:
+                    cell["classes"].append("tag_predict")
+        elif "tag_predict-opening" in classes and opening or "tag_predict" in classes and question:
+            asked = opening if "tag_predict-opening" in classes else question
+            asked["classes"] += ["predict-question", f"asked-{count}"]
+            classes += ["tag_predict", f"answers-{count}"]
+            count += 1
+            question = None if asked is question else question
+            opening = None if asked is opening else opening
 
 
 def first_output(question: nodes.Element) -> nodes.Element | None:

@@ -41,7 +41,7 @@ def yours(fn: Callable) -> Callable:
         return fn
     name = fn.__name__
     print(f"Not written yet: the book's own `{name}` is used.")
-    own = as_in_cell(name, fn.__globals__)
+    own = as_in_cell(name, inspect.unwrap(fn).__globals__)
     own.__dict__["not_written"] = True
     return own
 
@@ -53,8 +53,9 @@ def is_stub(fn: Callable) -> bool:
 
     def bare() -> None: ...
 
-    code = inspect.unwrap(fn).__code__
-    return code.co_code in (documented.__code__.co_code, bare.__code__.co_code) or Ellipsis in code.co_consts
+    own = inspect.unwrap(fn)
+    code, others = own.__code__, set(own.__code__.co_consts) - {None, own.__doc__}
+    return Ellipsis in others or (not others and code.co_code in (documented.__code__.co_code, bare.__code__.co_code))
 
 
 def as_in_cell(name: str, names: dict[str, Any]) -> Callable:
@@ -115,15 +116,15 @@ def compare(fn: Callable, words: str, make: Callable[[], tuple], own: Callable |
     if found is not None and expected is None:
         changed = any(differs(a, b) for (_, a), (_, b) in zip(leaves(before), leaves(theirs)))
         raise Difference(f"{words}, your function returns {shown(found)}, but it should return nothing"
-                         + (": it changes its arguments." if changed else "."))
+                         + (", and change its arguments in place." if changed else "."))
     look_at_arguments(words, ours, theirs, before)
-    same("the result", found, expected, words)
-    for path, tensor in tensors({"the result": found}):
+    same("result", found, expected, words)
+    shared = any(same_memory(a, b) for _, a in tensors(expected) for _, b in tensors(theirs))
+    for path, tensor in tensors({"result": found}):
         for argument, other in tensors(ours):
-            allowed = any(same_memory(a, b) for _, a in tensors(expected) for _, b in tensors(theirs))
-            if same_memory(tensor, other) and not allowed:
-                raise Difference(f"{words}, {path} shares its memory with `{argument}`: if one is changed, so is the "
-                                 "other. It should be a copy.")
+            if same_memory(tensor, other) and not shared:
+                raise Difference(f"{words}, {named(path)} shares its memory with `{argument}`: if one is changed, so is "
+                                 "the other. It should be a copy.")
 
 
 def look_at_arguments(words: str, ours: dict, theirs: dict, before: dict) -> None:
@@ -134,13 +135,12 @@ def look_at_arguments(words: str, ours: dict, theirs: dict, before: dict) -> Non
         if not (problem := differs(now, should)):
             continue
         if not differs(now, was):
-            raise Difference(f"{words}, `{path}` is {shown(now)} as before, but your function should change it in "
-                             f"place, to {shown(should)}. (An assignment such as `x = ...` or `x[i] = ...` does not "
-                             "change a tensor.)" if isinstance(should, Tensor) else
-                             f"{words}, `{path}` is still {shown(now)}, but it should be {shown(should)} afterwards.")
+            raise Difference(f"{words}, `{path}` is {shown(now)} as before, but your function should change it to "
+                             f"{shown(should)}." + (" (An assignment, such as `x = ...` or `data[i] = ...`, does not "
+                                                    "change a tensor.)" if path in dict(tensors(before)) else ""))
         if not differs(should, was):
-            raise Difference(f"{words}, your function changes `{path}`, which belongs to the caller: "
-                             f"it was {shown(was)}, and is now {shown(now)}.")
+            raise Difference(f"{words}, your function changes `{path}`, which belongs to the caller: afterwards it "
+                             f"{differs(now, was)}.")
         raise Difference(f"{words}, afterwards `{path}` {problem}.")
 
 
@@ -225,13 +225,19 @@ def last_line(error: BaseException) -> str:
 def same(name: str, ours: Any, theirs: Any, words: str) -> None:
     """Raise Difference unless the two values are the same, to within rounding."""
     flat, expected = dict(leaves(ours, name)), dict(leaves(theirs, name))
-    if flat.keys() != expected.keys():
-        if is_many(ours) and is_many(theirs) and len(ours) != len(theirs):
-            raise Difference(f"{words}, {name} has {len(ours)} entries, but should have {len(theirs)}.")
-        raise Difference(f"{words}, {name} should be {kind(theirs)}, but it is {kind(ours)}.")
+    if is_many(ours) and is_many(theirs) and len(ours) != len(theirs):
+        raise Difference(f"{words}, {named(name)} has {len(ours)} {'entry' if len(ours) == 1 else 'entries'}, but should "
+                         f"have {len(theirs)}.")
+    if [path for path in flat if not path.endswith(".grad")] != [path for path in expected if not path.endswith(".grad")]:
+        raise Difference(f"{words}, {named(name)} should be {kind(theirs)}, but it is {kind(ours)}.")
     for path, value in expected.items():
-        if problem := differs(flat[path], value):
-            raise Difference(f"{words}, {path} {problem}.")
+        if path in flat and (problem := differs(flat[path], value)):
+            raise Difference(f"{words}, {named(path)} {problem}.")
+
+
+def named(path: str) -> str:
+    """A value in a sentence: an expression, or words as they are."""
+    return "the result" if path == "result" else path if " " in path else f"`{path}`"
 
 
 def kind(x: Any) -> str:
@@ -244,12 +250,15 @@ def kind(x: Any) -> str:
 def differs(ours: Any, theirs: Any) -> str:
     """How a value differs from the expected one, as the end of a sentence; empty if it does not."""
     if isinstance(theirs, Tensor):
-        return tensor_differs(ours, theirs) if isinstance(ours, Tensor) else f"is {shown(ours)}, but should be a tensor"
+        return tensor_differs(ours, theirs) if isinstance(ours, Tensor) else f"is {shown(ours)}, but should be the tensor {shown(theirs)}"
     if isinstance(ours, Tensor):
         return f"is a tensor, but should be {shown(theirs)}"
     if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
-        near = math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(theirs))
-        return "" if near else f"is {shown(ours)}, but should be {shown(theirs)}"
+        if math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(theirs)):
+            return ""
+        if math.isclose(ours, theirs, rel_tol=1e-5):
+            return f"is {ours:.12g}, but should be {theirs:.12g}: it has the digits of float32, and not those of float64"
+        return f"is {shown(ours)}, but should be {shown(theirs)}"
     return "" if type(ours) is type(theirs) and ours == theirs else f"is {shown(ours)}, but should be {shown(theirs)}"
 
 
@@ -259,8 +268,7 @@ def tensor_differs(ours: Tensor, theirs: Tensor) -> str:
         a, b = getattr(ours, what), getattr(theirs, what)
         if a != b:
             a, b = (tuple(a), tuple(b)) if what == "shape" else (a, b)
-            return (f"is on the device {a}, but should be on {b}. (Tensors on \"meta\" have no values; they stand for a "
-                    "second device)" if what == "device" else f"has the {what} {a}, but should have {b}")
+            return f"is on the device {a}, but should be on {b}" if what == "device" else f"has the {what} {a}, but should have {b}"
     if ours.grad_fn is not None and theirs.grad_fn is None:
         return "remembers how it was computed (it has a `grad_fn`), but should not: detach it"
     if ours.requires_grad != theirs.requires_grad:
@@ -274,6 +282,10 @@ def tensor_differs(ours: Tensor, theirs: Tensor) -> str:
     gap, length = (float(x.nan_to_num().norm()) for x in (a.nan_to_num() - b.nan_to_num(), b))
     if gap <= tolerance * length and torch.equal(a.isnan(), b.isnan()):
         return ""
+    factor = float((a * b).sum() / (b * b).sum()) if length else 0.0
+    if factor and abs(factor - 1) > 1e-3 and float((a - factor * b).norm()) <= tolerance * abs(factor) * length and b.numel() > 1:
+        return f"is {factor:.4g} times what it should be ({shown(ours)}, not {shown(theirs)})" if b.numel() <= 8 else \
+            f"is {factor:.4g} times what it should be"
     if b.numel() <= 8 or not 0 < gap < 1e6 * length:
         return f"is {shown(ours)}, but should be {shown(theirs)}"
     return f"is off by {gap / length:.2g} times its length" if gap > length else f"is off by {gap / length:.2%}"

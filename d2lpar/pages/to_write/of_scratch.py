@@ -1,5 +1,10 @@
 """The checks of the functions of `d2lpar.scratch` that readers write."""
 
+import inspect
+from contextlib import redirect_stdout
+from io import StringIO
+from threading import Barrier, BrokenBarrierError
+
 import torch
 
 from d2lpar.devices import try_devices
@@ -50,8 +55,16 @@ def check_distance(yours):
 
 def check_one_worker(yours):
     for n in (1, 5):
-        compare(yours, f"for {n} image{'s' * (n > 1)}",
-                lambda n=n: (*images(n), [p.requires_grad_() for p in doubles()], 0.25))
+        words, start = f"for {n} image{'s' * (n > 1)}", [p.requires_grad_() for p in doubles()]
+        look_at_update(start, call(yours, words, *images(n), start, 0.25), one_worker(*images(n), start, 0.25), words)
+        compare(yours, words, lambda n=n: (*images(n), [p.requires_grad_() for p in doubles()], 0.25))
+
+
+def look_at_update(start, ours, theirs, words):
+    """How far the parameters have moved, so that a factor shows."""
+    if isinstance(ours, (list, tuple)) and [p.shape for p in start] == [getattr(p, "shape", None) for p in ours]:
+        for i, (p, a, b) in enumerate(zip(doubles(), ours, theirs)):
+            same(f"the step of parameter {i}", (a - p).detach(), (b - p).detach(), words)
 
 
 def check_get_params(yours):
@@ -79,12 +92,15 @@ def check_split_batch(yours):
 
 
 def look_at_shards(found, X, y, k, words):
-    """Any cut is right whose shards differ by at most one in size and follow the order of the examples."""
+    """The shards differ by at most one in size, and follow the order of the examples."""
     if found is None:
         raise Difference(f"{words}, your function returns nothing. Is there a `return`?")
     if not (isinstance(found, (list, tuple)) and len(found) == 2
             and all(isinstance(part, (list, tuple)) and all(isinstance(x, torch.Tensor) for x in part) for part in found)):
         raise Difference(f"{words}, your function should return two lists of tensors: the shards of X, and those of y.")
+    if any(x.shape[1:] != whole.shape[1:] for part, whole in zip(found, (X, y)) for x in part):
+        raise Difference(f"{words}, the first list should hold the shards of X and the second those of y. In yours, the "
+                         f"tensors have the shapes {[[tuple(x.shape) for x in part] for part in found]}.")
     sizes = [[len(x) for x in part] for part in found]
     for name, part, whole, size in zip("Xy", found, (X, y), sizes):
         if len(part) != k:
@@ -97,6 +113,9 @@ def look_at_shards(found, X, y, k, words):
         raise Difference(f"{words}, X is cut into {sizes[0]} and y into {sizes[1]}: a label must be where its image is.")
     if max(sizes[0]) - min(sizes[0]) > 1:
         raise Difference(f"{words}, the shards have {sizes[0]} examples: sizes should differ by at most one.")
+    if sizes[0] != sorted(sizes[0], reverse=True):
+        raise Difference(f"{words}, the shards have {sizes[0]} examples. That is a fair cut, but the larger shards should "
+                         "come first, as the docstring says: the numbers on this page depend on it.")
 
 
 def check_allreduce(yours):
@@ -133,10 +152,11 @@ def steps(yours, words, n, k, times=1):
         expected = [p.requires_grad_() for p in one_worker(X, y, expected, 0.25)]
         call(yours, words, X, y, replicas, devices, 0.25)
     for rank, replica in enumerate(replicas):
-        same("its tensors", [p.detach() for p in replica], [p.detach() for p in expected], f"{words}, on rank {rank}")
+        look_at_update(start, replica, expected, f"{words}, on rank {rank}")
 
 
-def check_train_batch(yours):
+def look_at_steps(yours):
+    """The step of one device, on every replica."""
     steps(yours, "for 4 images on one device", 4, 1)
     steps(yours, "for shards of 2 and 2 images", 4, 2)
     steps(yours, "for shards of 2, 2 and 1 images", 5, 3)
@@ -144,8 +164,9 @@ def check_train_batch(yours):
     steps(yours, "after two steps on shards of 2 and 1 images", 3, 2, times=2)
 
 
-def check_train_batch_on_two_gpus(yours):
-    """Only for a step without threads of its own."""
+def check_train_batch(yours):
+    look_at_steps(yours)
+
     replicas = [[place(p, device).requires_grad_() for p in doubles()] for device in TWO]
     X, y = (place(x, "cpu") for x in images(3))
     call(yours, PRETENDED, X, y, replicas, TWO, 0.25)
@@ -168,7 +189,28 @@ def check_shard_backward(yours):
 
 
 def check_train_batch_threads(yours):
-    check_train_batch(yours)
+    look_at_steps(yours)
+    meeting, names = Barrier(2, timeout=2), inspect.unwrap(yours).__globals__
+    own, met = names["shard_backward"], []
+
+    def meet(*shard):
+        try:
+            meeting.wait()
+        except BrokenBarrierError:
+            met.append(False)
+        else:
+            met.append(True)
+        own(*shard)
+
+    names["shard_backward"] = meet
+    try:
+        steps(yours, "for shards of 2 and 2 images", 4, 2)
+    finally:
+        names["shard_backward"] = own
+    if met != [True, True]:
+        raise Difference("for shards of 2 and 2 images, the result is right, but "
+                         + ("your function does not hand `shard_backward` to `run_on_devices`." if not met else
+                            "the second shard is started only when the first is done. They should be computed at once."))
 
 
 def check_train(yours):
@@ -181,10 +223,7 @@ def check_train(yours):
             for replica in replicas:
                 replica[1] += 1
 
-    from contextlib import redirect_stdout
-    from io import StringIO
-    start = lenet_params()
-    words = "for 2 devices and 96 images in minibatches of 64"
+    start, words = lenet_params(), "for 2 devices and 96 images in minibatches of 64"
     with redirect_stdout(StringIO()):
         found = call(yours, words, 2, 64, 0.5, 1, start, 0, 96, step)
     if not (isinstance(found, tuple) and len(found) == 2):
@@ -197,5 +236,7 @@ def check_train(yours):
                             f"and lr = {calls[0][3]}." if calls else "."))
     if bool(start[1].any()):
         raise Difference(f"{words}, the run changes the parameters that it starts from: the replicas should be copies.")
+    if replicas[0][1].data_ptr() == replicas[1][1].data_ptr():
+        raise Difference(f"{words}, both replicas are the same tensors: each device needs copies of its own.")
     for rank, replica in enumerate(replicas):
         same("b1", replica[1].detach(), start[1] + 2, f"{words} and a step that adds 1 to b1 of each replica, on rank {rank}")
