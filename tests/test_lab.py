@@ -42,7 +42,7 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(top).items():
             patch.setenv(name, value)
-        assert bring_up_to_date(book, copies) == []
+        assert bring_up_to_date(book, copies, filled=True) == bring_up_to_date(book, top / "building") == []
         command = [sys.executable, "-m", "jupyter", "lab", "--allow-root", "--LabApp.expose_app_in_browser=True",
                    "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
         with jupyterlab(command, top, top) as address:
@@ -182,7 +182,7 @@ def test_a_chapter_runs_stops_where_a_reader_breaks_it_runs_again_when_it_is_men
         newer = nbformat.read(lab.book / f"{chapter}.ipynb", as_version=4)
         newer.cells[0].source += "\n\nA second edition."
         nbformat.write(newer, lab.book / f"{chapter}.ipynb")
-    [line] = bring_up_to_date(lab.book, lab.copies)
+    [line] = bring_up_to_date(lab.book, lab.copies, filled=True)
     assert f"lab/{name}.ipynb has your changes, so it was kept" in line
     assert "A second edition." in (lab.copies / f"{NAMES[0]}.ipynb").read_text("utf8")
 
@@ -218,3 +218,38 @@ def test_an_explorer_is_there_before_a_run_and_its_numbers_follow_the_keyboard(
     assert [page.evaluate(SIGNAL, shown) for shown in names] == pytest.approx(right, rel=0.01)  # the site's are compared exactly
     page.wait_for_function("before => document.querySelector('.vega-embed canvas').toDataURL() !== before", arg=before)
     assert not is_changed(page), "JupyterLab has put a picture of its own into the chapter"
+
+
+# A cell gets this text and runs; what it prints.
+WRITE = """async ([id, text]) => {
+  const panel = jupyterapp.shell.currentWidget;
+  const place = cells.findIndex(({model}) => model.id === id);
+  await panel.content.scrollToItem(place, "center");
+  panel.content.activeCellIndex = place;
+  if (text) cells[place].model.sharedModel.setSource(text);
+  await jupyterapp.commands.execute("notebook:run-cell");
+  return cells[place].model.outputs.toJSON().map(output => output.text ?? output.evalue ?? "").join("");
+}"""
+
+
+def test_a_reader_writes_a_function_and_is_told_what_is_wrong_with_it(lab: Lab) -> None:
+    page = lab.page
+    page.evaluate(OPEN, "building/02_data_parallelism_from_scratch.ipynb")
+    copy = nbformat.read(lab.copies.parent / "building" / "02_data_parallelism_from_scratch.ipynb", as_version=4).cells
+    assert page.evaluate("cells.map(({model}) => model.outputs?.length ?? 0)") == [0] * len(copy)
+    imports, cell = copy[1], next(cell for cell in copy if cell.source.startswith("@book.yours\ndef get_params"))
+    page.evaluate(WRITE, [imports.id, ""])
+    assert page.evaluate(WRITE, [cell.id, ""]) == "Not written yet: the book's own `get_params` is used.\n"
+    alias, copies = (cell.source.replace("...  # yours", f"return [p.detach().to(device{more}).requires_grad_() for p in params]")
+                     for more in ("", ", copy=True"))
+    assert page.evaluate(WRITE, [cell.id, alias]).startswith("Not yet: for two tensors on the CPU, `result[0]` shares its memory")
+    assert page.evaluate(WRITE, [cell.id, copies]) == "Right.\n"
+
+    fold = page.evaluate_handle("id => cells.find(({model}) => model.id === id).node", f"{cell.id}-fold").as_element()
+    page.evaluate(SCROLL, [next(i for i, other in enumerate(copy) if other.id == f"{cell.id}-fold")])
+    hint, way = fold.query_selector_all("details")
+    assert [part.query_selector("summary").inner_text() for part in (hint, way)] == ["A hint", "One way to write it"]
+    assert not way.get_attribute("open") and not way.query_selector("pre").is_visible()
+    way.query_selector("summary").click()
+    assert "copy=True" in way.query_selector("pre").inner_text() and "Read it from left to right" in way.inner_text()
+    page.evaluate(SHUT)

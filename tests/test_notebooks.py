@@ -23,7 +23,8 @@ from try_install import copy_package
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = revisions.tracked_notebooks(ROOT)
 CHAPTERS = [path for path in NOTEBOOKS if path.parent.name == "notebooks"]
-TAGS = re.compile(r"nbval-ignore-output|nbval-skip|raises-exception|predict|hide-input|hide-output|taught:\w+|(exercise|check):[\w-]+")
+TAGS = re.compile(r"nbval-ignore-output|nbval-skip|raises-exception|predict(-opening)?|hide-input|hide-output|remove-cell|"
+                  r"(taught|hint|explains):\w+|(exercise|check):[\w-]+")
 WIDTH = 88  # columns of code and output for which a page has room; test_browser.py measures it
 CHAPTER, EXERCISE, PARTS = (f"(book/authors.md, {section})" for section in ("Add a chapter", "Add an exercise", "The parts of a chapter"))
 TAGGED = "(book/authors.md, The tags of cells)"

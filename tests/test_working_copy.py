@@ -137,14 +137,17 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
     shutil.copytree(root / "notebooks", tmp_path / "notebooks")
     shutil.copytree(root / "book", tmp_path / "book", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(working_copy, "ROOT", tmp_path)
-    working_copy.main()
-    for lab, chapters in ((tmp_path / "lab", root.glob("notebooks/*.ipynb")), (tmp_path / "lab" / "zh", (tmp_path / "lab" / "zh").glob("*.ipynb"))):
+    top, filled = tmp_path / "lab", tmp_path / "lab" / "filled"
+    for edition in (False, True):
+        working_copy.main(edition)
+    for lab, chapters in ((top, root.glob("notebooks/*.ipynb")), (filled, root.glob("notebooks/*.ipynb")),
+                          *((folder / "zh", (folder / "zh").glob("*.ipynb")) for folder in (top, filled))):
         text = "\n\n".join(cell.source for cell in nbformat.read(lab / START, as_version=4).cells)
         links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
         files = {"".join(link) for link in links}
         assert {path.name for path in chapters} - {START} - files == set(), "List these chapters in book/index.md (book/authors.md, Add a chapter)"
         assert [file for file in files if not (lab / file).is_file()] == [], "Fix these links in book/index.md (book/authors.md, Fix a typo)"
-    for chapter in (tmp_path / "lab" / "zh").rglob("*.ipynb"):
+    for chapter in [*filled.rglob("*.ipynb"), *(top / "zh").rglob("*.ipynb")]:
         links = re.findall(r"\]\(([^)#:]+\.(?:ipynb|md))", "".join(cell.source for cell in nbformat.read(chapter, as_version=4).cells))
         assert links and [link for link in links if not (chapter.parent / link).is_file()] == [], (
             f"Fix these links in {chapter.name}, or in the English chapter (book/authors.md, Fix a typo)")
@@ -152,14 +155,15 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
 
 def test_captions_which_only_the_site_shows_become_cells_below_their_figures(book: Path, lab: Path) -> None:
     store(book / NAME, "draw()", mystnb={"figure": {"caption": "What it shows."}})
-    assert bring_up_to_date(book, lab) == []
-    assert [cell.source for cell in nbformat.read(lab / NAME, as_version=4).cells] == ["draw()", "*Fig. 1* What it shows."]
+    for edition, caption in ((False, ":::::{dropdown} Fig. 1\nWhat it shows.\n:::::"), (True, "*Fig. 1* What it shows.")):
+        assert bring_up_to_date(book, lab, filled=edition) == []
+        assert [cell.source for cell in nbformat.read(lab / NAME, as_version=4).cells] == ["draw()", caption]
 
 
-def recipe(root: Path) -> list[str]:
+def recipe(root: Path, *options: str) -> list[str]:
     """The commands of `make lab`, with this Python's programs in place of those in `.venv`."""
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
-    said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab"], cwd=root, env=own, capture_output=True, text=True,
+    said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab", *options], cwd=root, env=own, capture_output=True, text=True,
                           check=True).stdout
     python = shlex.quote(sys.executable)
     return [line.replace(".venv/bin/python", python).replace(".venv/bin/jupyter", f"{python} -m jupyter")
@@ -173,7 +177,9 @@ def test_jupyterlab_opens_the_copy_at_the_overview_with_every_figure(root: Path,
     for part in ("notebooks", "book", "zh"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
     *before, lab = recipe(root)
-    for command in before:
+    *filled, opened = recipe(root, "FILLED=1")
+    assert "preferred_dir=lab/filled " in opened and f"tree/lab/filled/{START}" in opened
+    for command in before + filled:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)
     with jupyterlab(shlex.split(lab), top, tmp_path) as address:
         page = fetch(f"{address}/lab?{TOKEN}")
@@ -185,6 +191,6 @@ def test_jupyterlab_opens_the_copy_at_the_overview_with_every_figure(root: Path,
         assert {entry["name"] for entry in contents("lab")["content"]} >= {path.name for path in root.glob("notebooks/*.ipynb")}
         assert contents("book")["type"] == "directory", "links lead there"
         assert f'"treePath": "lab/{START}"' in fetch(f"{address}/?{TOKEN}"), "the overview opens first"
-        for chapter in [*notebooks(top / "lab"), *notebooks(top / "lab" / "zh")]:
+        for chapter in [*notebooks(top / "lab"), *notebooks(top / "lab" / "zh"), *notebooks(top / "lab" / "filled")]:
             cells = contents(chapter.relative_to(top).as_posix())["content"]["cells"]
             assert all(cell["metadata"]["trusted"] for cell in cells if cell["cell_type"] == "code"), "figures come with a run only"

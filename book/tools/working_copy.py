@@ -59,10 +59,12 @@ A hint and one way to write the function are folded below the cell.
 A cell shows no output until you run it, so **Predict** means what it says: decide first, then run the cell.
 What the output means is folded below it.
 
-To read instead of writing, run `make lab FILLED=1`: it opens the chapters with all functions and outputs, in `lab/filled`.
+To read instead of writing, run `make lab FILLED=1`.
+It opens the chapters with all functions and outputs, in the folder `lab/filled`.
 """
 FILLED = """
-These are the chapters as the book has them, with all functions and outputs. The outputs that you see first are the book's.
+These are the chapters as the book has them, with all functions and outputs.
+The outputs that you see first are the book's.
 To write the functions yourself, run `make lab`.
 """
 WORDS = {"figure": "Fig.", "book": "../book/", "hint": "A hint", "way": "One way to write it", "answer": "The answer",
@@ -75,10 +77,11 @@ def bring_up_to_date(book: Path, copies: Path, name_of_copies: str = "lab", word
     """Copy the chapters of `book` into `copies`; a line for each that stays although the book's is newer."""
     copies.mkdir(exist_ok=True, parents=True)
     copied, kept = read_manifest(copies), []
-    chapters = {original.relative_to(book).as_posix(): as_opened(original, words, filled) for original in notebooks(book)}
+    chapters = {original.relative_to(book).as_posix(): as_opened(original, words, filled)
+                for original in notebooks(book)}
     if (index := book.parent / "book" / "index.md").exists():
         chapters[START] = overview(index.read_text("utf8"), words, filled)
-    if filled:
+    if filled and "/" in name_of_copies:  # lab/filled, one level further down than lab
         for name, notebook in chapters.items():
             lead_out(notebook, name_of_copies.count("/") - 1 + name.count("/"))
     trust(chapters.values())
@@ -99,8 +102,8 @@ def bring_up_to_date(book: Path, copies: Path, name_of_copies: str = "lab", word
 
 
 def as_opened(chapter: Path, words: dict[str, str], filled: bool = False) -> NotebookNode:
-    """A chapter in one of the two editions, with what JupyterLab adds when it opens one, and saves: which Python it is, and
-    explorers as PNG. Captions, which only the site shows, become cells below their figures.
+    """A chapter in one of the two editions, with what JupyterLab adds when it opens one, and saves: which Python it is,
+    and explorers as PNG. Captions, which only the site shows, become cells below their figures.
     """
     notebook = nbformat.read(chapter, as_version=4)
     notebook = reading_edition(notebook) if filled else building_edition(notebook, words)
@@ -108,7 +111,10 @@ def as_opened(chapter: Path, words: dict[str, str], filled: bool = False) -> Not
     figures = [cell for cell in notebook.cells if "figure" in cell.metadata.get("mystnb", {})]
     for number, cell in enumerate(figures, 1):
         title, text = f"{words['figure']} {number}", cell.metadata.mystnb.figure.caption
-        text = f"*{title}* {text}" if filled else f":::::{{dropdown}} {title}\n{text}\n:::::"  # it says what the figure shows
+        if filled:
+            text = f"*{title}* {text}"
+        else:  # it says what the figure shows
+            text = f":::::{{dropdown}} {title}\n{text}\n:::::"
         caption = new_markdown_cell(text, id=f"{cell.id}-caption")
         notebook.cells.insert(notebook.cells.index(cell) + 1, caption)
     for output in chain.from_iterable(cell.get("outputs", []) for cell in notebook.cells):
