@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import nbformat
 
+from building_edition import reading_edition
 from revisions import export, name_of, notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +29,13 @@ PARTS = {
     "the cluster": ["d2lpar/cluster", "d2lpar/_hub"],
     "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__", "d2lpar/_command_line"],
     "what only pages need": ["d2lpar/pages"],
-    "the checks of exercises": ["d2lpar/pages/exercises"],
+    "the checks of exercises and of what readers write": ["d2lpar/pages/exercises", "d2lpar/pages/to_write",
+                                                          "d2lpar/pages/building", "d2lpar/pages/elsewhere"],
     "long runs and measurements": ["book/lab"],
     "tools for authors": ["book/tools"],
     "the tests": ["tests"],
     "scripts with known verdicts": ["d2lpar/pages/stored", "tests/diagnose", "tests/watch"],
-    "wrong answers to exercises": ["tests/wrong_answers"],
+    "wrong answers and wrong versions": ["tests/wrong_answers", "tests/wrong_versions"],
 }
 
 DROPDOWN = re.compile(r"^(:{3,})\{dropdown\}.*?^\1$", re.M | re.S)
@@ -72,7 +74,7 @@ def count_words(text: str) -> int:
 
 def measure(path: Path) -> ChapterSize:
     """The sizes of the notebook at `path`."""
-    cells = nbformat.read(path, as_version=4).cells
+    cells = reading_edition(nbformat.read(path, as_version=4)).cells
     texts = [cell.source if cell.cell_type == "markdown" else "" for cell in cells]
     end = next((i for i, text in enumerate(texts) if re.search("^## Exercises$", text, re.M)), len(cells))
     on_path = [*texts[:end], *(text.split("## Exercises")[0] for text in texts[end:end + 1])]

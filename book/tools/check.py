@@ -28,9 +28,9 @@ PACKAGES = {"d2lpar": "d2lpar/__init__.py", "d2lpar.pages": "d2lpar/pages/__init
 TOPS = {"dp": "d2lpar", "d2lpar": "d2lpar", "book": "d2lpar.pages"}
 IN_BROWSER = "tests/test_browser.py", "tests/test_lab.py"
 BY_FOLDER = {"tests/diagnose/": "tests/test_diagnosis.py", "tests/watch/": "tests/test_watch.py",
-             "tests/wrong_answers/": "tests/test_notebooks.py"}
+             "tests/wrong_answers/": "tests/test_notebooks.py", "tests/wrong_versions/": "tests/test_building.py"}
 
-CODE = re.compile(r"conftest\.py|(d2lpar|d2lpar/diagnosis|d2lpar/pages|d2lpar/pages/exercises|book/tools|book/lab|tests"
+CODE = re.compile(r"conftest\.py|(d2lpar|d2lpar/diagnosis|d2lpar/pages|d2lpar/pages/(exercises|to_write)|book/tools|book/lab|tests"
                   r"|tests/helpers)/[^/]+\.py")
 TEST = re.compile(r"tests/test_\w+\.py")
 SITE = re.compile(r"(book|zh)/(?!tools/|lab/).*|README.*\.md|_config\.yml|_toc\.yml|notebooks/.*\.ipynb")

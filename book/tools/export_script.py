@@ -15,6 +15,8 @@ import yaml
 from nbconvert import PythonExporter
 from nbformat.v4 import new_markdown_cell
 
+from building_edition import reading_edition
+
 ROOT = Path(__file__).resolve().parents[2]
 OPENING = """\
 {name}.py: a chapter of the book "{title}" as one script.
@@ -45,7 +47,7 @@ def package_at(url: str) -> str:
 
 def script_of(path: str | Path) -> str:
     """The text of the script: code as it stands, prose as comments; it goes on after a cell that is meant to fail."""
-    notebook = nbformat.read(path, as_version=4)
+    notebook = reading_edition(nbformat.read(path, as_version=4))
     notebook.cells.insert(0, new_markdown_cell(opening(Path(path).stem)))
     for cell in notebook.cells:
         if "raises-exception" in cell.metadata.get("tags", []):
