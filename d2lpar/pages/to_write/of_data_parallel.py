@@ -25,6 +25,7 @@ class Linear(nn.Module):
 
 
 def data(n):
+    """n examples of four values, and their classes."""
     generator = torch.Generator().manual_seed(n)
     return torch.randn(n, 4, generator=generator, dtype=torch.float64), torch.arange(n) % 3
 
