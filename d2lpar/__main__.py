@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import re
 import runpy
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -91,7 +93,10 @@ def _watch(args: argparse.Namespace, script: list[str]) -> None:
         found = watch(script, args.ranks, args.allow, args.show, args.to_the_end, progress=not args.json)
     except (NotRun, ValueError) as problem:
         cannot(str(problem))
-    except Exception:
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            cannot(f"{problem}. watch writes its records, and copies of small files, to {tempfile.gettempdir()}: make "
+                   "room there, or set TMPDIR to a different folder")
         cannot(f"watch itself has failed:\n{traceback.format_exc()}")
     if isinstance(found, int):  # torchrun's first rank prints it
         sys.exit(found)

@@ -1,5 +1,6 @@
 """Tests of `python -m d2lpar`: what a reader types, and what is answered before PyTorch is imported."""
 
+import errno
 import os
 import re
 import subprocess
@@ -30,6 +31,18 @@ def command(monkeypatch, capsys):
 def test_an_unknown_command_shows_the_known_ones(command):
     code, _, err = command("dance")
     assert code == 2 and "choose from" in err and "diagnose" in err
+
+
+def test_watch_names_the_folder_that_needs_room_on_a_full_disk(command, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "train.py").touch()
+    monkeypatch.setattr("d2lpar.diagnosis.scripts.watch", fail)
+    monkeypatch.setattr("signal.signal", lambda *args: None)
+    monkeypatch.setattr("tempfile.tempdir", "/small")
+    code, out, err = command("watch", str(tmp_path / "train.py"))
+    assert (code, out, err.count("\n")) == (2, "", 1) and "/small" in err and "TMPDIR" in err and "Traceback" not in err
 
 
 def test_script_writes_the_script_once_and_says_how_to_run_it(command, tmp_path, root, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import re
@@ -10,10 +11,13 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +25,8 @@ import pytest
 from d2lpar.diagnosis import kept_files, scripts
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.judging import Ran
-from d2lpar.diagnosis.kept_files import keep, locked, watched_folders
-from d2lpar.diagnosis.put_back import MARK, RUN, put_back
+from d2lpar.diagnosis.kept_files import KEEPS, KeptFiles, keep, locked, watched_folders
+from d2lpar.diagnosis.put_back import MARK, OWNER, RUN, put_back
 from d2lpar.diagnosis.scripts import NotRun, Run
 from watch import operations
 
@@ -216,6 +220,102 @@ def test_the_copy_of_what_cannot_be_written_is_left_and_named(run: Path, monkeyp
         files = put_back(str(run))
     copy, = map(Path, files["copies of what was not put back"])
     assert files["not put back"] == [str(file)] and copy.read_text() == "original" and copy.parent == file.parent
+
+
+def test_files_in_a_folder_that_cannot_be_written_to_are_put_back_in_place():
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:  # everybody can reach it
+        os.chmod(name, 0o777)
+        top, run = Path(name, "top"), Path(name, f"{RUN}test")
+        codecs.lookup("ascii")  # it cannot be loaded in there if Python is in a folder of root's
+        child = os.fork()
+        if not child:  # no permission stops root
+            try:
+                if os.geteuid() == 0:
+                    os.setgid(65534), os.setuid(65534)
+                work_in_a_folder_that_cannot_be_written_to(top, run)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        code = os.waitpid(child, 0)[1]
+        top.chmod(0o755)
+        assert code == 0 and {path.name for path in Path(name).iterdir()} == {top.name, run.name}  # no copy is left
+
+
+def work_in_a_folder_that_cannot_be_written_to(top: Path, run: Path) -> None:
+    top.mkdir(), run.mkdir()
+    for name in ("model.pt", "same.pt"):
+        (top / name).write_text("original")
+    top.chmod(0o555)
+    before = state(top)
+    keep(run, [str(top)])
+    files = KeptFiles(run)
+    files.is_on = True
+    for name in ("model.pt", "same.pt"):
+        files.will_save(str(top / name))
+    (top / "model.pt").write_text("changed")
+    assert put_back(str(run)) == {} and state(top) == before
+
+
+@linux
+@pytest.mark.parametrize("content", ["original", "changed"])
+def test_on_a_full_disk_no_part_of_a_copy_is_left(run: Path, monkeypatch: pytest.MonkeyPatch, content: str):
+    file, temporary = run.parent / "top" / "f", run.parent / "temporary"
+    file.write_text("original")
+    before = file.stat().st_mtime_ns
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    keep(run, [str(file.parent)])
+    file.write_text(content)
+    os.utime(file, ns=(before, before))
+    (run / "1.names").write_text(json.dumps([str(file), "f"]))
+    make = tempfile.mkstemp
+
+    def make_in_vain(dir: str, **kwargs: Any) -> tuple[int, str]:
+        number, name = make(dir=dir, **kwargs)
+        if dir == str(file.parent):
+            os.dup2(full, number)
+        return number, name
+
+    full = os.open("/dev/full", os.O_WRONLY)
+    monkeypatch.setattr("tempfile.mkstemp", make_in_vain)
+    assert put_back(str(run)) == {} and file.read_text() == "original"
+    os.close(full)
+    assert list(file.parent.iterdir()) == [file] and not list(temporary.iterdir())
+
+
+def test_a_small_disk_is_not_filled_with_copies(run: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, size in (("small", 10), ("large", 30)):
+        (run.parent / "top" / name).write_bytes(b"x" * size)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=50))
+    keep(run, [str(run.parent / "top")])
+    assert (run / "files.pack").stat().st_size == 10
+
+
+def test_what_only_root_can_put_back_is_named_and_the_rest_is_put_back(run: Path, monkeypatch: pytest.MonkeyPatch):
+    file = run.parent / "top" / "f"
+    file.write_text("original")
+    before = state(file.parent)
+    keep(run, [str(file.parent)])
+    known = json.loads((run / "files.json").read_text())
+    known["found"][str(file)][OWNER] += 1
+    (run / "files.json").write_text(json.dumps(known))
+    file.write_text("changed")
+    file.chmod(0o600)
+    (run / "1.names").write_text(json.dumps([str(file), "f"]))
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.chown", refuse)
+    assert put_back(str(run)) == {"put back, except for owner, mode or time": [str(file)]} and state(file.parent) == before
+
+
+def test_an_error_of_ours_is_no_fault_of_the_script():
+    said = f"{KEEPS} /data/f before the script changes it, and could not: no space left"
+    ends = [[("end", {"error": f"Traceback\nOSError: {said}"})], []]
+    with pytest.raises(NotRun, match=f"^{said}$"):
+        scripts._judge(Ran(2, ends, crashed=True), ["train.py"])
 
 
 def test_only_a_limited_number_of_bytes_is_kept_the_data_last(run: Path, monkeypatch: pytest.MonkeyPatch):

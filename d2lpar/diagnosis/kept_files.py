@@ -38,6 +38,7 @@ NAMING = ATTRIBUTES | COMMANDS | frozenset(
 IN_FOLDERS = frozenset("os.remove os.rmdir os.mkdir os.symlink os.chmod os.chown os.utime shutil.rmtree".split())
 KEPT_BYTES, KEPT_S = 200_000_000, 0.5  # of the files that are kept before a run, and for how long
 MANY = 100  # files in a folder: probably data, and kept last
+KEEPS = "watch keeps a copy of"  # an error that is ours, not the script's
 ROOTS = "roots.json"  # in a run's folder: what is watched
 CLONE = 0x40049409  # FICLONE of Linux: a copy that shares its blocks with the original
 
@@ -83,14 +84,17 @@ def keep(folder: str | Path, watched: Sequence[str]) -> None:
 def _pack(found: dict[str, list], pack: Path) -> dict[str, tuple[int, int]]:
     """Write files into a single one, as many as the limits allow; return where each of them begins, and its size."""
     until, end, packed = time.monotonic() + KEPT_S, 0, {}
+    most = min(KEPT_BYTES, shutil.disk_usage(pack.parent).free // 2)  # ranks write to the same disk
     with open(pack, "wb") as file:
         for path in _in_order(found):
-            if end + found[path][SIZE] > KEPT_BYTES or time.monotonic() > until:
+            if end + found[path][SIZE] > most or time.monotonic() > until:
                 continue
-            with suppress(OSError), open(path, "rb") as original:
-                content = original.read()
-                packed[path] = end, len(content)
-                end += file.write(content)
+            try:
+                content = Path(path).read_bytes()
+            except OSError:
+                continue
+            packed[path] = end, len(content)
+            end += file.write(content)
     return packed
 
 
@@ -264,13 +268,25 @@ class KeptFiles:
             if not mark.exists():
                 copy, was = "", None
                 if path not in self._new:
-                    copy, was = self._place(path, near, mark.stem), describe(path)
-                    _copy(path, copy, may_link)
+                    was = describe(path)
+                    copy = self._copy(path, near, mark.stem, may_link)
                 _write(mark, {"path": path, "copy": copy, "was": was})
 
-    def _place(self, path: str, near: str, stem: str) -> str:
+    def _copy(self, path: str, near: str, stem: str, may_link: bool) -> str:
+        """Copy it, and return where to: where temporary files go, if its own folder is full or cannot be written to."""
+        copy = self._place(path, near, stem, [root for root in self._roots if _is_in(path, root)])
+        try:
+            _copy(path, copy, may_link)
+        except OSError:
+            if os.lstat(path).st_size > KEPT_BYTES:
+                raise
+            copy = self._place(path, near, stem, [str(self.folder.parent)])
+            _copy(path, copy, may_link=False)
+        return copy
+
+    def _place(self, path: str, near: str, stem: str, roots: Sequence[str]) -> str:
         """Where its copy goes: into a folder of its own, because the script may remove the one that it is in."""
-        for folder in (os.path.join(root, MARK + self.folder.name) for root in self._roots if _is_in(path, root)):
+        for folder in (os.path.join(root, MARK + self.folder.name) for root in roots):
             with suppress(OSError):
                 os.makedirs(folder, 0o700, exist_ok=True)
                 return os.path.join(folder, f"{stem}-{os.path.basename(path)[-100:]}")
@@ -355,5 +371,5 @@ def _copy(path: str, copy: str, may_link: bool) -> None:
     except OSError as error:
         with suppress(OSError):
             os.unlink(copy)
-        raise OSError(f"watch keeps a copy of {path} before the script changes it, and could not: {error}. Run it in a "
+        raise OSError(f"{KEEPS} {path} before the script changes it, and could not: {error}. Run it in a "
                       "copy of the folder, or with --to-the-end") from error

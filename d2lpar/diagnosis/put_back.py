@@ -21,6 +21,7 @@ SKIPPED = {".git", "site-packages", "node_modules", "__pycache__"}
 SOURCES = tuple(".py .pyi .ipynb .sh .md .rst .toml .yaml .yml .cfg .ini .c .cc .cpp .cu .h".split())  # of editors
 MOST = 300_000  # files and folders that are looked at
 LOST, NEW, COPIES = "not put back", "new", "copies of what was not put back"  # kinds of what there is to say of files
+PARTLY = "put back, except for owner, mode or time"
 OTHER, ASIDE, LEFT = "changed by an unknown program, and put back", "as it had changed them", "left by a killed watch"
 MODE, SIZE, MTIME, INODE, LINKS, OWNER, GROUP, LINK = range(8)  # in what `describe` returns
 
@@ -123,7 +124,8 @@ class _Before:
             self._try(self._restore, path, was)
         for copy in {mark.get("copy") or "" for mark in self.marks.values()} - set(self.report.get(COPIES, [])):
             _delete(copy)
-        for folder in (os.path.join(root, MARK + os.path.basename(self.folder)) for root in self.roots + self.wide):
+        places = [*self.roots, *self.wide, os.path.dirname(os.path.abspath(self.folder))]
+        for folder in (os.path.join(place, MARK + os.path.basename(self.folder)) for place in places):
             with suppress(OSError):  # there is none, or a copy is still needed
                 copies = {os.path.join(folder, name) for name in os.listdir(folder)}
                 for copy in copies - set(self.report.get(COPIES, [])):
@@ -133,16 +135,16 @@ class _Before:
         left |= set(map(os.path.dirname, left))
         for path, was in reversed(every):  # a folder after what is in it
             if was and path not in left and not self._is_of_others(path):
-                self._try(self._restore_attributes, path, was)
+                self._try(self._restore_attributes, path, was, PARTLY)
         for file in [*glob.glob(os.path.join(glob.escape(self.folder), "*.file")), os.path.join(self.folder, LIST)]:
             _delete(file)
         return self.report
 
-    def _try(self, do, path, was):
+    def _try(self, do, path, was, kind=LOST):
         try:
             do(path, was)
         except OSError:
-            self._say(LOST, path)
+            self._say(kind, path)
 
     def _say(self, kind, path):
         if path not in self.report.setdefault(kind, []):
@@ -228,6 +230,8 @@ class _Before:
         return None
 
     def _restore_file(self, path, was, now, is_same):
+        if is_same and self._is_as_packed(path):
+            return
         mark = self.marks.get(path, {})
         copy = mark.get("copy", "")
         copy = copy if os.path.lexists(copy) else self._unpacked(path)
@@ -244,7 +248,9 @@ class _Before:
         _delete(copy)
 
     def _write(self, path, was, now, copy):
-        """Write in place, if the file has other names, or may be open in a different program."""
+        """Write in place, if the file has other names or a different owner, may be open in a different program, or
+        cannot be replaced.
+        """
         is_file = now and stat.S_ISREG(now[MODE])
         if is_file and not os.path.samefile(path, copy) and filecmp.cmp(path, copy, shallow=False):
             return
@@ -256,7 +262,8 @@ class _Before:
                 shutil.copy2(path, tempfile.mkdtemp(dir=self._aside))
         twins = [other for other in [path, *self.twins.get(was[INODE], [])] if os.path.lexists(other)
                  and os.lstat(other).st_ino == was[INODE]]
-        if twins and (was[LINKS] > 1 or not self._is_named(path)):
+        if twins and (was[LINKS] > 1 or not self._is_named(path) or was[OWNER] != os.geteuid()
+                      or not os.access(os.path.dirname(path), os.W_OK)):
             if not filecmp.cmp(twins[0], copy, shallow=False):
                 if not os.access(twins[0], os.W_OK):
                     os.chmod(twins[0], 0o600)
@@ -274,22 +281,45 @@ class _Before:
             shutil.copy2(copy, path, follow_symlinks=False)
 
     def _unpacked(self, path):
-        """A copy next to it of what was kept beforehand; "" if nothing was."""
+        """A copy next to it of what was kept beforehand, or where temporary files go; "" if nothing was."""
         if isinstance(self.packed.get(path, ""), str):  # a copy of its own, in a file system that shares blocks
             return self.packed.get(path, "")
-        begin, size = self.packed[path]
+        content, problem = self._content(path), None
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        number, copy = tempfile.mkstemp(prefix=f"{RUN}back-", dir=os.path.dirname(path))
-        with open(number, "wb") as file, open(os.path.join(self.folder, PACK), "rb") as pack:
+        for folder in (os.path.dirname(path), tempfile.gettempdir()):  # the first may be full, or not writable
+            copy = ""
+            try:
+                number, copy = tempfile.mkstemp(prefix=f"{RUN}back-", dir=folder)
+                with open(number, "wb") as file:
+                    file.write(content)
+                return copy
+            except OSError as error:
+                _delete(copy)
+                problem = error
+        raise problem
+
+    def _content(self, path):
+        """What was kept of it beforehand."""
+        begin, size = self.packed[path]
+        with open(os.path.join(self.folder, PACK), "rb") as pack:
             pack.seek(begin)
-            file.write(pack.read(size))
-        return copy
+            return pack.read(size)
+
+    def _is_as_packed(self, path):
+        """Whether it still has the content that was kept of it, so that there is nothing to do."""
+        if not isinstance(self.packed.get(path, ""), str):
+            with suppress(OSError), open(path, "rb") as file:
+                return file.read() == self._content(path)
+        return False
 
     def _restore_attributes(self, path, was):
         now = describe(path)
         is_link = stat.S_ISLNK(was[MODE])
         if now[OWNER:LINK] != was[OWNER:LINK]:
-            os.chown(path, was[OWNER], was[GROUP], follow_symlinks=False)
+            try:
+                os.chown(path, was[OWNER], was[GROUP], follow_symlinks=False)
+            except PermissionError:  # only root may give a file away
+                self._say(PARTLY, path)
         if now[MODE] != was[MODE] and not is_link:
             os.chmod(path, stat.S_IMODE(was[MODE]))
         xattrs = self.marks.get(path, {}).get("xattrs")

@@ -35,7 +35,7 @@ from d2lpar.checks import check_counts
 from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis, about_files
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, raised, scale_fault
-from d2lpar.diagnosis.kept_files import keep, locked, watched_folders
+from d2lpar.diagnosis.kept_files import KEEPS, keep, locked, watched_folders
 from d2lpar.diagnosis.put_back import put_back
 from d2lpar.diagnosis.recording import TORCH, of_the_script
 from d2lpar.diagnosis.rules import NAMES
@@ -125,6 +125,8 @@ def _judge(ran: Ran, words: Sequence[str], allow: Iterable[str] = ()) -> tuple[D
     about += f" of the first {epochs} epochs" * (epochs > 1)
     found = Diagnosis(about, allow, UNCHECKED, watched=True)
     found.files, of_files = ran.files, "".join(f"\n{line}" for line in about_files(ran.files))
+    for error in (data["error"] for rank in ran.of("end") for data in rank if KEEPS in data["error"]):
+        raise NotRun(error[error.rindex(KEEPS):] + of_files)  # it is not the script's fault
     scale = judge(ran, found)
     if any(ran.of("DataParallel")) and not any(ran.of("group")):
         raise NotRun("the script trains with nn.DataParallel, in a single process. watch compares processes, one for "
