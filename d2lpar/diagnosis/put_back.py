@@ -284,7 +284,7 @@ class _Before:
         """A copy next to it of what was kept beforehand, or where temporary files go; "" if nothing was."""
         if isinstance(self.packed.get(path, ""), str):  # a copy of its own, in a file system that shares blocks
             return self.packed.get(path, "")
-        content, problem = self._content(path), None
+        content, problem = self._content(path), OSError()
         os.makedirs(os.path.dirname(path), exist_ok=True)
         for folder in (os.path.dirname(path), tempfile.gettempdir()):  # the first may be full, or not writable
             copy = ""
