@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from nbclient import NotebookClient
 
 import sync_cells
 from building_edition import NUMBERED, building_edition, reading_edition, tag_of, written_in
@@ -221,3 +222,33 @@ def test_a_difference_is_said_in_words(ours: object, theirs: object, said: str) 
 
     with pytest.raises(Difference, match=re.escape(f"here, the result {said}")):
         compare(distance, "here", lambda: (0,), lambda x: theirs)
+
+
+def as_written(edition: nbformat.NotebookNode, chapter: nbformat.NotebookNode) -> None:
+    """Write every function as the book has it."""
+    own = {cell.id: cell for cell in chapter.cells}
+    for cell in edition.cells:
+        if cell.cell_type == "code" and "@book.yours" in cell.source:
+            head, tail = cell.source.partition("@book.yours\n")[:2], cell.source.rpartition("\n\n\n")[2]
+            cell.source = f"{''.join(head)}{own[cell.id].source}\n\n\n{tail}"
+
+
+QUICK = ("01_why_gradients_split", "18_rings_true_and_false", "20_four_thousand_devices")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("written", [False, True], ids=["untouched", "written"])
+@pytest.mark.parametrize("path", [pytest.param(path, marks=[] if path.stem in QUICK else [pytest.mark.weekly])
+                                  for path in CHAPTERS], ids=[path.stem for path in CHAPTERS])
+def test_a_building_chapter_runs_whole_untouched_and_written(path: Path, written: bool) -> None:
+    chapter = nbformat.read(path, as_version=4)
+    edition = building_edition(chapter, WORDS)
+    if not any("@book.yours" in cell.source for cell in edition.cells):
+        return  # nothing is written there; make test runs the chapter
+    if written:
+        as_written(edition, chapter)
+    edition.cells = [cell for cell in edition.cells if "nbval-skip" not in cell.metadata.get("tags", [])]
+    NotebookClient(edition, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
+    said = ["".join(output.get("text", "") for output in cell.outputs) for cell in edition.cells
+            if cell.cell_type == "code" and "@book.yours" in cell.source]
+    assert all(text == "Right.\n" if written else text.startswith("Not written yet: the book's own") for text in said), said

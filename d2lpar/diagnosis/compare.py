@@ -42,6 +42,7 @@ from d2lpar.diagnosis.running import Alone, Seen, nothing, run_alone, run_rank
 from d2lpar.launch import RankError, RankGroup
 
 START_S = 300.0  # for the start of the ranks, which is not the script's time
+MANY_FILES = 20  # of which the sentences name no more
 FIRST_STEP_S = 10.0  # for the first step alone, where the whole did not end
 MOST_EXAMPLES = 4096  # in a minibatch, where examples are repeated so that micro-batches are of one size
 # notes that say enough
@@ -197,7 +198,9 @@ class Diagnosis:
 
 def about_files(files: dict[str, list[str]]) -> list[str]:
     """A line about files that are not as they were, or none."""
-    kinds = [f"{kind}: {', '.join(paths)}" for kind, paths in files.items()]
+    kinds = [f"{kind}: {', '.join(paths[:MANY_FILES])}"
+             + f" and {len(paths) - MANY_FILES:,} more, which --json lists" * (len(paths) > MANY_FILES)
+             for kind, paths in files.items()]
     return [f"files: {'; '.join(kinds)}"] if kinds else []
 
 

@@ -36,7 +36,7 @@ NAMING = ATTRIBUTES | COMMANDS | frozenset(
     "os.remove os.rename os.truncate os.rmdir os.mkdir os.link os.symlink shutil.copyfile shutil.rmtree "
     "shutil.unpack_archive sqlite3.connect".split())
 IN_FOLDERS = frozenset("os.remove os.rmdir os.mkdir os.symlink os.chmod os.chown os.utime shutil.rmtree".split())
-KEPT_BYTES, KEPT_S = 200_000_000, 0.5  # of the files that are kept before a run, and for how long
+KEPT_BYTES, KEPT_S = 200_000_000, 5.0  # of the files that are kept before a run, and for how long
 MANY = 100  # files in a folder: probably data, and kept last
 KEEPS = "watch keeps a copy of"  # an error that is ours, not the script's
 ROOTS = "roots.json"  # in a run's folder: what is watched
