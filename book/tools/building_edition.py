@@ -82,7 +82,8 @@ def hole(line: str) -> str:
 
 def fold_of(name: str, source: str, notebook: NotebookNode, words: dict[str, str]) -> str:
     """A hint and one way to write the function, each folded."""
-    hints, told = ([cell.source for cell in notebook.cells if tag_of(cell, kind) == name] for kind in ("hint", "explains"))
+    hints, told = ([cell.source for cell in notebook.cells if tag_of(cell, kind) == name]
+                   for kind in ("hint", "explains"))
     folds = [f":::::{{dropdown}} {words['hint']}\n{text}\n:::::" for text in hints]
     way = "\n\n".join([f"```python\n{source}\n```", *told])
     return "\n\n".join([*folds, f":::::{{dropdown}} {words['way']}\n{way}\n:::::"])
@@ -99,8 +100,8 @@ def fold_answers(notebook: NotebookNode, title: str) -> None:
 def answers(notebook: NotebookNode) -> list[NotebookNode]:
     """The cells that answer predictions: as explorer_ext.py finds them on the site.
 
-    One with the tag `predict-opening` answers the question of the first cell. For any other question it is the next cell
-    with the tag `predict`, or else the first one with outputs directly below.
+    One with the tag `predict-opening` answers the question of the first cell. For any other question it is the next
+    cell with the tag `predict`, or else the first one with outputs directly below.
     """
     found, asked, directly = [], False, None
     for place, cell in enumerate(notebook.cells):

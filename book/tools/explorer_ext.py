@@ -53,7 +53,7 @@ def put_beside_pictures(app: Sphinx, doctree: nodes.document) -> None:
 def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
     """Mark each question that begins with a bold Predict, and the cell that answers it: the next cell with the tag
     `predict`, or else the first one with outputs directly below the question. The question at the top of a chapter may
-    be answered much further down, by a cell with the tag `predict-opening`. Both get a class with a number of their own.
+    be answered much further down, by a cell with the tag `predict-opening`. A number in the classes of both pairs them.
     """
     question = opening = None
     count = 0

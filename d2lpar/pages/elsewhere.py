@@ -26,7 +26,8 @@ class Placed(Tensor):
         kwargs, attribute = dict(kwargs or {}), getattr(func, "__self__", None)
         if attribute is Tensor.device:
             return where(args[0])
-        there = {where(x) for x in leaves((args, kwargs)) if isinstance(x, Placed) or (isinstance(x, Tensor) and x.dim())}
+        there = {where(x) for x in leaves((args, kwargs))
+                 if isinstance(x, Placed) or (isinstance(x, Tensor) and x.dim())}
         if func in (Tensor.cpu, Tensor.cuda):
             index = args[1] if len(args) > 1 else kwargs.pop("device", 0)
             func, args = Tensor.to, (args[0], CPU if func is Tensor.cpu else torch.device("cuda", index or 0))
@@ -35,8 +36,10 @@ class Placed(Tensor):
         else:
             if len(there) > 1 and func is not Tensor.copy_:
                 a, b = sorted(map(str, there))[:2]
-                raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {a} and {b}!")
-            target = torch.device(kwargs.pop("device") or CPU) if "device" in kwargs else where(args[0]) if args else CPU
+                raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
+                                   f"{a} and {b}!")
+            named = kwargs.pop("device", None) or (where(args[0]) if args else CPU)
+            target = torch.device(named)
         result = super().__torch_function__(func, types, args, kwargs)
         if attribute is Tensor.grad and isinstance(result, Tensor):  # which PyTorch returns as a plain tensor
             result = result.as_subclass(Placed)

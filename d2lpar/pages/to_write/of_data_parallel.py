@@ -39,9 +39,11 @@ def check_by_deepcopy(yours):
         sizes, start = list(Linear.seen), Linear()
         by_deepcopy(nets[1], *data(n), try_devices(k))
         for (name, ours), theirs, before in zip(nets[0].named_parameters(), nets[1].parameters(), start.parameters()):
-            same(f"the network's `{name}`", ours.detach(), before.detach(), f"{words}, your function changes the network: afterwards")
+            same(f"the network's `{name}`", ours.detach(), before.detach(),
+                 f"{words}, your function changes the network: afterwards")
             same(f"the gradient of `{name}`", ours.grad, theirs.grad, words)
         if max(sizes) > -(-n // k):
-            raise Difference(f"{words}, one copy is called for {max(sizes)} images: each should get its shard only, of at most {-(-n // k)}.")
+            raise Difference(f"{words}, one copy is called for {max(sizes)} images: each should get its shard only, "
+                             f"of at most {-(-n // k)}.")
         if sum(sizes) != n:
             raise Difference(f"{words}, the copies are called for {sum(sizes)} images in all.")

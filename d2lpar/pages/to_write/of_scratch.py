@@ -41,7 +41,7 @@ def check_distance(yours):
             ("if the reference is NaN", [[1.0, 1.0]], [[nan, 1.0]]),
             ("if only the first of three tensors is NaN", [[nan], [2.0], [3.0]], [[1.0], [2.0], [3.0]]),
             ("if the reference is zero and ours is not", [[1.0]], [[0.0]])):
-        compare(yours, words, lambda ours=ours, theirs=theirs: ([*map(torch.tensor, ours)], [*map(torch.tensor, theirs)]))
+        compare(yours, words, lambda pair=(ours, theirs): tuple([*map(torch.tensor, side)] for side in pair))
     compare(yours, "in float32, for values that differ in the last digits only",
             lambda: ([torch.tensor([1e-30, 3e-30])], [torch.tensor([1e-30, 1e-30])]))
     fewer = [torch.ones(2)], [torch.ones(2), torch.ones(2)]
@@ -95,12 +95,12 @@ def look_at_shards(found, X, y, k, words):
     """The shards differ by at most one in size, and follow the order of the examples."""
     if found is None:
         raise Difference(f"{words}, your function returns nothing. Is there a `return`?")
-    if not (isinstance(found, (list, tuple)) and len(found) == 2
-            and all(isinstance(part, (list, tuple)) and all(isinstance(x, torch.Tensor) for x in part) for part in found)):
+    if not (isinstance(found, (list, tuple)) and [isinstance(part, (list, tuple)) for part in found] == [True, True]
+            and all(isinstance(x, torch.Tensor) for part in found for x in part)):
         raise Difference(f"{words}, your function should return two lists of tensors: the shards of X, and those of y.")
     if any(x.shape[1:] != whole.shape[1:] for part, whole in zip(found, (X, y)) for x in part):
-        raise Difference(f"{words}, the first list should hold the shards of X and the second those of y. In yours, the "
-                         f"tensors have the shapes {[[tuple(x.shape) for x in part] for part in found]}.")
+        raise Difference(f"{words}, the first list should hold the shards of X and the second those of y. In yours, "
+                         f"the tensors have the shapes {[[tuple(x.shape) for x in part] for part in found]}.")
     sizes = [[len(x) for x in part] for part in found]
     for name, part, whole, size in zip("Xy", found, (X, y), sizes):
         if len(part) != k:
@@ -110,12 +110,13 @@ def look_at_shards(found, X, y, k, words):
         if not torch.equal(torch.cat(list(part)), whole):
             raise Difference(f"{words}, the shards of {name}, one after the other, are not {name}.")
     if sizes[0] != sizes[1]:
-        raise Difference(f"{words}, X is cut into {sizes[0]} and y into {sizes[1]}: a label must be where its image is.")
+        raise Difference(f"{words}, X is cut into {sizes[0]} and y into {sizes[1]}: a label must be where its image "
+                         "is.")
     if max(sizes[0]) - min(sizes[0]) > 1:
         raise Difference(f"{words}, the shards have {sizes[0]} examples: sizes should differ by at most one.")
     if sizes[0] != sorted(sizes[0], reverse=True):
-        raise Difference(f"{words}, the shards have {sizes[0]} examples. That is a fair cut, but the larger shards should "
-                         "come first, as the docstring says: the numbers on this page depend on it.")
+        raise Difference(f"{words}, the shards have {sizes[0]} examples. That is a fair cut, but the larger shards "
+                         "should come first, as the docstring says: the numbers on this page depend on it.")
 
 
 def check_allreduce(yours):
@@ -210,7 +211,8 @@ def check_train_batch_threads(yours):
     if met != [True, True]:
         raise Difference("for shards of 2 and 2 images, the result is right, but "
                          + ("your function does not hand `shard_backward` to `run_on_devices`." if not met else
-                            "the second shard is started only when the first is done. They should be computed at once."))
+                            "the second shard is started only when the first is done. They should be computed at "
+                            "once."))
 
 
 def check_train(yours):
@@ -232,11 +234,12 @@ def check_train(yours):
     if calls != [(64, [8, 8], 2, 0.5), (32, [8, 8], 2, 0.5)]:
         raise Difference(f"{words}, the step should be called twice, with 64 and with 32 images, two replicas of eight "
                          f"tensors, two devices and lr = 0.5. It is called {len(calls)} times"
-                         + (f", first with {calls[0][0]} images, replicas of {calls[0][1]} tensors, {calls[0][2]} devices "
-                            f"and lr = {calls[0][3]}." if calls else "."))
+                         + (f", first with {calls[0][0]} images, replicas of {calls[0][1]} tensors, {calls[0][2]} "
+                            f"devices and lr = {calls[0][3]}." if calls else "."))
     if bool(start[1].any()):
         raise Difference(f"{words}, the run changes the parameters that it starts from: the replicas should be copies.")
     if replicas[0][1].data_ptr() == replicas[1][1].data_ptr():
         raise Difference(f"{words}, both replicas are the same tensors: each device needs copies of its own.")
     for rank, replica in enumerate(replicas):
-        same("b1", replica[1].detach(), start[1] + 2, f"{words} and a step that adds 1 to b1 of each replica, on rank {rank}")
+        same("b1", replica[1].detach(), start[1] + 2,
+             f"{words} and a step that adds 1 to b1 of each replica, on rank {rank}")
