@@ -72,6 +72,20 @@ def combine_moments(counts, means, squares):
     return count, mean, sum(squares, zero) + between
 
 
+def gradient_of_input(grad, normal, factor, count, ranks):
+    """The gradient of the loss with respect to this rank's input, from one exchange;
+    `normal` is this rank's output y, and `grad` the gradient with respect to y.
+
+    Both have the input's shape (B, C, ...); `factor` is a vector with one value per channel, and `count` is
+    the number of values per channel on all ranks together.
+    """
+    dims = over_examples(grad)
+    own = torch.cat([grad.sum(dims), (grad * normal).sum(dims)])
+    total = torch.stack(all_gather_vectors(own, ranks)).sum(0)
+    mean, slope = (along_channels(t, grad) for t in (total / count).chunk(2))
+    return (grad - mean - normal * slope) * along_channels(factor, grad)
+
+
 class Normalize(torch.autograd.Function):
     """(x - mean) * factor, where mean and factor depend on the whole batch."""
 
@@ -90,11 +104,7 @@ class Normalize(torch.autograd.Function):
         """The gradient of `x`; the ranks exchange two sums per channel."""
         check_first_derivative()
         [grad], (normal, factor) = grads, ctx.saved_tensors
-        dims = over_examples(grad)
-        sums = torch.cat([grad.sum(dims), (grad * normal).sum(dims)])
-        total = torch.stack(all_gather_vectors(sums, ctx.ranks)).sum(0)
-        mean, slope = (along_channels(t, grad) for t in (total / ctx.count).chunk(2))
-        own = (grad - mean - normal * slope) * along_channels(factor, grad)
+        own = gradient_of_input(grad, normal, factor, ctx.count, ctx.ranks)
         return own, None, None, None, None
 
 

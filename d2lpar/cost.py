@@ -73,7 +73,8 @@ def check_allreduce(size_bytes: float, k: int) -> None:
 
 
 def naive_s(size_bytes, k, link):
-    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices.
+    """Seconds for `allreduce_naive` of `size_bytes` on `k` devices. A message costs
+    `link.alpha_s`, and each of its bytes adds `link.beta_s_per_byte`.
 
     Raises:
         ValueError: if the size is negative or not finite, or there is no device.
@@ -83,7 +84,7 @@ def naive_s(size_bytes, k, link):
 
 
 def tree_s(size_bytes, k, link):
-    """Seconds for `allreduce_tree`.
+    """Seconds for `allreduce_tree`; arguments as in `naive_s`.
 
     Raises:
         ValueError: if the size is negative or not finite, or there is no device.
@@ -93,7 +94,7 @@ def tree_s(size_bytes, k, link):
 
 
 def ring_s(size_bytes, k, link):
-    """Seconds for `allreduce_ring`, in equal chunks.
+    """Seconds for `allreduce_ring`, in equal chunks; arguments as in `naive_s`.
 
     Raises:
         ValueError: if the size is negative or not finite, or there is no device.
@@ -104,7 +105,10 @@ def ring_s(size_bytes, k, link):
 
 def rounds_s(rounds, link, common=Link(0.0, 0.0)):
     """Seconds for rounds as a meter counts them: `rounds[i]` lists the messages' bytes.
-    A round waits for its longest message, or until the bus `common` has carried all."""
+    A round waits for its longest message, or until the bus `common` has carried all.
+
+    Each further message of a round costs the bus's latency as well.
+    """
     seconds = 0.0
     for sizes in rounds:
         alone_s = max(sizes) * link.beta_s_per_byte
@@ -115,7 +119,8 @@ def rounds_s(rounds, link, common=Link(0.0, 0.0)):
 
 
 def fit_link(sizes_bytes, seconds):
-    """Alpha and beta with the smallest sum of squared relative errors.
+    """The `Link` with the smallest sum of squared relative errors for messages of these
+    sizes that took these times.
 
     Raises:
         ValueError: if there are fewer than two different sizes, or if a time is not above 0.
@@ -142,7 +147,7 @@ def check_nodes(k: int, per_node: int) -> None:
 
 
 def halving_s(size_bytes, k, link):
-    """Seconds for recursive halving and doubling; `k` is a power of two.
+    """Seconds for recursive halving and doubling on `k` devices, a power of two.
 
     Source: Rabenseifner, 2004.
     """

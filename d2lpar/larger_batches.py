@@ -32,8 +32,8 @@ def one_number_each(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tenso
 
 
 def accumulate_gradients(net, X, y, num_microbatches, loss=cross_entropy):
-    """Add the gradient of the mean loss over (X, y) to `grad`, and return that mean.
-    `loss` returns one value per example.
+    """Add the gradient of the mean loss over (X, y) to `grad`, and return that mean,
+    a number. `loss(net(A), c)` has one value per example.
 
     Micro-batches are cut like shards: their sizes differ by at most one. Every example counts, so labels must not be
     negative. After an error, call `net.zero_grad()`.
@@ -107,7 +107,7 @@ def check_gradients(gradients: Tensor, b: int) -> None:
 
 
 def noise_scale(gradients, b):
-    """The batch size B at which the noise is as large as the gradient.
+    """The batch size B at which the noise is as large as the gradient, or inf.
     Each row of `gradients` is the mean over b examples, before any exchange.
 
     All rows are taken at the same parameters. B is inf if the gradient cannot be told from its noise.

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from d2lpar.launch import RankError, RankGroup
 from d2lpar.pages.cells import cell_text
+from d2lpar.pages.elsewhere import pretending
 from d2lpar.pages.to_write import TO_WRITE
 
 LIMIT_S = 15.0  # for one call, and for one run on ranks
@@ -147,7 +148,7 @@ def look_at_arguments(words: str, ours: dict, theirs: dict, before: dict) -> Non
 def call(fn: Callable, words: str, *args: Any) -> Any:
     """What `fn(*args)` returns; Difference if it raises, or does not return."""
     try:
-        with time_limit(LIMIT_S):
+        with time_limit(LIMIT_S), pretending(*args):
             return fn(*args)
     except (Exception, SystemExit) as error:
         if isinstance(error, OutOfTime):
@@ -252,7 +253,8 @@ def differs(ours: Any, theirs: Any) -> str:
     if isinstance(theirs, Tensor):
         return tensor_differs(ours, theirs) if isinstance(ours, Tensor) else f"is {shown(ours)}, but should be the tensor {shown(theirs)}"
     if isinstance(ours, Tensor):
-        return f"is a tensor, but should be {shown(theirs)}"
+        note = " that remembers how it was computed (it has a `grad_fn`)" if ours.grad_fn is not None else ""
+        return f"is a tensor{note}, but should be {shown(theirs)}"
     if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
         if math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(theirs)):
             return ""
@@ -288,6 +290,9 @@ def tensor_differs(ours: Tensor, theirs: Tensor) -> str:
             f"is {factor:.4g} times what it should be"
     if b.numel() <= 8 or not 0 < gap < 1e6 * length:
         return f"is {shown(ours)}, but should be {shown(theirs)}"
+    factor = float((a * b).sum() / (b * b).sum())
+    if float((a - factor * b).norm()) <= tolerance * length:
+        return f"is {factor:.4g} times what it should be"
     return f"is off by {gap / length:.2g} times its length" if gap > length else f"is off by {gap / length:.2%}"
 
 

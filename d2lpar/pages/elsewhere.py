@@ -7,10 +7,12 @@ tensors on two devices meet in one operation. So a check sees a missing `.to(dev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
 
@@ -38,8 +40,8 @@ class Placed(Tensor):
                 a, b = sorted(map(str, there))[:2]
                 raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
                                    f"{a} and {b}!")
-            named = kwargs.pop("device", None) or (where(args[0]) if args else CPU)
-            target = torch.device(named)
+            first = next((x for x in leaves(args) if isinstance(x, Tensor)), None)  # also in the list that `stack` takes
+            target = torch.device(kwargs.pop("device", None) or where(first))
         result = super().__torch_function__(func, types, args, kwargs)
         if attribute is Tensor.grad and isinstance(result, Tensor):  # which PyTorch returns as a plain tensor
             result = result.as_subclass(Placed)
@@ -79,3 +81,22 @@ def place(x: Tensor, device: torch.device | str) -> Tensor:
     placed = x.detach().clone().as_subclass(Placed)
     placed.at = torch.device(device)
     return placed.requires_grad_(x.requires_grad)
+
+
+class Pretending(TorchFunctionMode):
+    """New tensors, and tensors of the CPU that are sent away, can be on a pretended device, too."""
+
+    def __torch_function__(self, func: Callable, types: Iterable, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if not any(isinstance(x, Placed) for x in leaves((args, kwargs))):
+            if func in (Tensor.to, Tensor.cuda):
+                return func(args[0].as_subclass(Placed), *args[1:], **kwargs)
+            if torch.device(kwargs.get("device") or CPU).type == "cuda":
+                device = kwargs.pop("device")
+                return place(func(*args, **kwargs), device)
+        return func(*args, **kwargs)
+
+
+def pretending(*args: Any) -> AbstractContextManager:
+    """In this block, `device=x.device` works even if the x in `args` only claims to be there."""
+    return Pretending() if any(isinstance(x, Placed) for x in leaves(args)) else nullcontext()

@@ -10,19 +10,44 @@ TO_WRITE = {  # the module that each is in
     "train_batch": "scratch", "train": "scratch", "shard_backward": "scratch", "train_batch_threads": "scratch",
     "by_deepcopy": "data_parallel",
     "train_data_parallel": "concise", "count_right": "concise", "evaluate_accuracy_gpus": "concise",
+    # How few bytes can an allreduce send?
+    "allreduce_naive": "collectives", "allreduce_tree": "collectives",
+    "reduce_scatter": "collectives", "all_gather": "collectives", "allreduce_ring": "collectives",
+    # What does BatchNorm see?
+    "moments": "batchnorm", "combine_moments": "batchnorm", "moments_of_all": "batchnorm",
+    "gradient_of_input": "batchnorm",
+    # How large may a batch be?
+    "linear_lr": "larger_batches", "warmup_lr": "larger_batches", "noise_scale": "larger_batches",
+    "accumulate_gradients": "larger_batches",
+    # Can two numbers predict the time?
+    "fit_link": "cost", "naive_s": "cost", "tree_s": "cost", "ring_s": "cost", "rounds_s": "cost",
+    # When does data parallelism pay?
+    "halving_s": "cost", "allreduce_flat": "collectives", "bucket_sizes": "cost",
+    # Three ways to share the work
+    "alone_s": "ways", "data_parallel_s": "ways", "tensor_parallel_s": "ways", "pipeline_s": "ways",
 }
 
 PARTLY = {"train", "train_data_parallel"}  # of these only the lines with a numbered comment
 
 GIVEN = {  # why each stays
     "lenet": "its pooling and its activation cannot be guessed, and the reference has to be the same network",
-    "get_params_alias": "wrong on purpose", "allreduce_rank_0": "wrong on purpose",
     "scatter": "nested inputs: folded on the page, which can be followed without it",
     "replicate": "the rules for what a replica shares: folded on the page",
     "gather": "nested outputs: folded on the page",
     "resnet18": "an architecture from a paper, to be compared with d2l's",
-    "lenet_params": "an architecture", "init_weights": "on a page of the appendix, which is for reading",
-    "initialize": "on a page of the appendix", "same_bits": "on a page of the appendix",
-    "median_interval": "on a page of the appendix", "allreduce_blocks": "on a page of the appendix",
-    "sum_blocks": "on a page of the appendix",
+    # How few bytes can an allreduce send?
+    "allreduce_passing": "it is wrong on purpose", "allreduce_whole": "it is wrong on purpose",
+    "allreduce_behind": "it is wrong on purpose",
+    # Two bugs that train without an error
+    "get_params_alias": "it is wrong on purpose", "allreduce_rank_0": "it is wrong on purpose",
+    # Case study: nine points lower on two GPUs
+    "add_gradients": "the case study is for reading, and this is its instrument",
+    "stepped": "the case study is for reading, and this is its instrument",
+    # the appendix is for reading
+    "lenet_params": "an appendix page: it is for reading", "init_weights": "an appendix page: it is for reading",
+    "initialize": "an appendix page: it is for reading", "median_interval": "an appendix page: it is for reading",
+    "double_tree_s": "an appendix page: it is for reading", "hierarchical_ring_s": "an appendix page: it is for reading",
+    "hierarchical_halving_s": "an appendix page: it is for reading", "bus_bandwidth": "an appendix page: it is for reading",
+    "allreduce_blocks": "an appendix page: it is for reading", "sum_blocks": "an appendix page: it is for reading",
+    "same_bits": "an appendix page: it is for reading",
 }
