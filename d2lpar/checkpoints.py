@@ -154,6 +154,18 @@ def digest_of(state):
     return sha.hexdigest()[:16]
 
 
+def write_whole(data, path, unfinished):
+    """Write the bytes `data` to `path` under the name `unfinished`, and rename it. The
+    disk must have the bytes before the file has its name, and the name at the end."""
+    unfinished.unlink(missing_ok=True)  # of a run that was killed
+    with open(unfinished, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())  # wait until the disk has it
+    os.replace(unfinished, path)
+    sync_folder(path.parent)  # the new name, too
+
+
 @whole_or_not_there  # package only
 def save_checkpoint(folder, step, state):
     """Write `state` into a file that is whole or not there; keep the last two.
@@ -165,17 +177,21 @@ def save_checkpoint(folder, step, state):
     """
     data = io.BytesIO()
     torch.save(state, data)
-    unfinished = Path(folder, UNFINISHED)
-    unfinished.unlink(missing_ok=True)  # of a run that was killed
-    with open(unfinished, "xb") as file:
-        file.write(data.getbuffer())
-        file.flush()
-        os.fsync(file.fileno())  # wait until the disk has it
     newest = Path(folder, f"step-{step:08}-{digest_of(state)}.pt")
-    os.replace(unfinished, newest)
-    sync_folder(folder)  # the new name, too
+    write_whole(data.getbuffer(), newest, Path(folder, UNFINISHED))
     for old in superseded(newest):
         old.unlink()
+
+
+def read_checkpoint(path):
+    """The state in a file and its digest. If the file cannot be loaded, the state is
+    None, and the digest is no digest."""
+    data = io.BytesIO(path.read_bytes())
+    try:
+        state = torch.load(data, "cpu", weights_only=True)
+        return state, digest_of(state)
+    except Exception as error:  # which one depends on the byte that is wrong
+        return None, f"unknown ({type(error).__name__})"
 
 
 def newest_checkpoint(folder):
@@ -188,12 +204,7 @@ def newest_checkpoint(folder):
         OSError: if a file cannot be read. It stays where it is.
     """
     for path in reversed(checkpoints(folder)):
-        data = io.BytesIO(path.read_bytes())
-        try:
-            state = torch.load(data, "cpu", weights_only=True)
-            digest = digest_of(state)
-        except Exception as error:  # which one depends on the byte that is wrong
-            state, digest = None, f"unknown ({type(error).__name__})"
+        state, digest = read_checkpoint(path)
         if path.stem.endswith(digest):
             return path, state
         path.rename(path.with_suffix(".broken"))

@@ -13,7 +13,8 @@ right; `OwnDDP` notices both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
@@ -107,35 +108,52 @@ def average_flat(module):
     write_means(params, flat)
 
 
+def sendable(order, arrived, num_sent):
+    """A list of the gradients to send now: as early as possible, but in this order.
+    The set `arrived` has those that are ready; the first `num_sent` have been sent."""
+    ready = []
+    for name in order[num_sent:]:
+        if name not in arrived:
+            break
+        ready.append(name)
+    return ready
+
+
+def finish_average(order, arrived, works):
+    """At the end of backward: wait for each sum, and make the gradient the mean.
+    Empty `arrived` and `works`, in place, for the next backward."""
+    for p, work in zip(order, works):
+        work.wait()
+        gradient_of(p).div_(dist.get_world_size())
+    arrived.clear()
+    works.clear()
+
+
 def average_in_hooks(module):
     """Call it once: from then on each backward averages the gradients.
 
     After a backward that raised an error it is no longer right.
     """
     check_replicas(module)  # package only
-    params, there, sent = trained_params(module)[::-1], set(), []
+    order, arrived, works = trained_params(module)[::-1], set(), []
 
     def arrive(*new):
-        if not there:
+        if not arrived:
             at_end_of_backward(finish)
-        there.update(new)
-        while len(sent) < len(params) and (p := params[len(sent)]) in there:
-            sent.append(dist.all_reduce(gradient_of(p), async_op=True))
+        arrived.update(new)
+        for p in sendable(order, arrived, len(works)):
+            works.append(dist.all_reduce(gradient_of(p), async_op=True))
 
     def finish():
-        arrive(*params)  # what has not come counts as zeros
-        for p, work in zip(params, sent):
-            work.wait()
-            gradient_of(p).div_(dist.get_world_size())
-        there.clear()
-        sent.clear()
+        arrive(*order)  # what has not come counts as zeros
+        finish_average(order, arrived, works)
 
-    for p in params:
+    for p in order:
         p.register_post_accumulate_grad_hook(arrive)
 
 
 def assign_buckets(tensors, first_bytes=2**20, cap_bytes=25 * 2**20):
-    """Which tensors travel together: their places, from the last tensor backwards.
+    """Which tensors travel together: lists of places, from the last tensor backwards.
     A bucket is closed as soon as it has reached its cap, so it may be larger.
 
     The first one has a smaller cap, so that it can leave early. One dtype and device in each.
@@ -278,6 +296,18 @@ def check_whole(module: nn.Module) -> None:
                          "count_right finds with one all_reduce")
 
 
+@contextmanager
+def in_eval_mode(module: nn.Module) -> Iterator[None]:
+    """Within the `with` block, `module` is in evaluation mode; afterwards, each part of it is in the mode it had."""
+    was_training = [(m, m.training) for m in module.modules()]
+    try:
+        module.eval()
+        yield
+    finally:
+        for m, training in was_training:
+            m.training = training
+
+
 @torch.no_grad()
 def count_right_on_ranks(net, data_iter):
     """How many examples of all ranks are put into the right class, and of how many.
@@ -288,15 +318,10 @@ def count_right_on_ranks(net, data_iter):
     check_whole(unwrap_ddp(net))  # package only
     data_iter = labelled(data_iter)  # package only
     device, module, right, count = rank_device(), unwrap_ddp(net), 0, 0
-    was_training = [(m, m.training) for m in module.modules()]
-    try:
-        module.eval()
+    with in_eval_mode(module):
         for X, y in data_iter:
             right += count_right(module, X.to(device), y.to(device))
             count += len(y)
-    finally:
-        for m, training in was_training:
-            m.training = training
     totals = torch.tensor([right, count], device=device)
     dist.all_reduce(totals)
     right, count = totals.tolist()

@@ -42,6 +42,12 @@ def check_message(x: Tensor, direction: int) -> None:
         raise ValueError(f"a ring runs in direction 1 or -1, got {direction}")
 
 
+def ring_chunks(rank, step, k, direction=1):
+    """Which chunk a rank sends in this step of a ring of k ranks, and which arrives.
+    Steps count from 1. In direction -1, chunks go to the left, and the signs change."""
+    return (rank - direction * step) % k, (rank - direction * (step + 1)) % k
+
+
 def ring_allreduce(x, direction=1):
     """Put the sum over all ranks into every rank's `x`, in place, by a ring.
     Every rank calls it, with tensors of one shape and dtype.
@@ -56,8 +62,7 @@ def ring_allreduce(x, direction=1):
     k, rank = dist.get_world_size(), dist.get_rank()
     chunks = x.view(-1).tensor_split(k)
     for step in range(1, 2 * k - 1):
-        ours = chunks[(rank - direction * step) % k]
-        theirs = chunks[(rank - direction * (step + 1)) % k]
+        ours, theirs = (chunks[i] for i in ring_chunks(rank, step, k, direction))
         arrived = torch.empty_like(theirs)
         for message in dist.batch_isend_irecv([
             dist.P2POp(dist.isend, ours, (rank + direction) % k),

@@ -81,6 +81,15 @@ def reduce_gradient(p, part):
     p.grad = None
 
 
+def step_and_gather(optimizer, params, parts):
+    """One step on this rank's parts; then each of `params` gets its new values from the
+    parts of all ranks, in place. No gradient is left in `parts`."""
+    optimizer.step()
+    for p, part in zip(params, parts):
+        p.data.copy_(all_gather_parts(part.data, p.shape))
+    optimizer.zero_grad()
+
+
 class AllGather(Function):
     """All-gather; the backward pass reduce-scatters the gradient."""
 

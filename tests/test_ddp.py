@@ -26,6 +26,7 @@ from d2lpar.ddp import (
     average_gradients,
     average_in_hooks,
     broadcast_start,
+    sendable,
 )
 from d2lpar.launch import RankError, RankGroup, run_ranks
 from d2lpar.models import resnet18
@@ -598,6 +599,18 @@ def test_inside_join_a_collective_that_is_not_ddps_own_waits_for_ever_or_kills_a
         group.run(train_unevenly)
         with pytest.raises(error, match=where):
             group.run(train_unevenly, what, timeout_s=5)
+
+
+# Hooks
+
+
+def test_what_may_be_sent_now_ends_at_the_first_gap():
+    assert sendable("DCBA", set(), 0) == []
+    assert sendable("DCBA", set("CBA"), 0) == []
+    assert sendable("DCBA", set("DCA"), 0) == ["D", "C"]
+    assert sendable("DCBA", set("DCA"), 2) == []
+    assert sendable("DCBA", set("DCBA"), 2) == ["B", "A"]
+    assert sendable("DCBA", set("DCBA"), 4) == []
 
 
 # Buckets

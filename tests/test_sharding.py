@@ -31,6 +31,7 @@ from d2lpar.sharding import (
     parts_to_step,
     reduce_gradient,
     shard_parameters,
+    step_and_gather,
 )
 from test_ddp import message_of
 
@@ -88,9 +89,7 @@ def stage_2(net, make, reduce=reduce_gradient):
 
     def update():
         assert all(p.grad is None for p in params)
-        optimizer.step()
-        gather_all(params, parts)
-        optimizer.zero_grad()
+        step_and_gather(optimizer, params, parts)
     return update
 
 

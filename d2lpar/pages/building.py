@@ -9,9 +9,11 @@ page prints.
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import linecache
 import math
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +30,7 @@ from d2lpar.launch import RankError, RankGroup
 from d2lpar.pages.cells import cell_text
 from d2lpar.pages.elsewhere import pretending
 from d2lpar.pages.to_write import TO_WRITE
+from d2lpar.ranks import Traffic
 
 LIMIT_S = 15.0  # for one call, and for one run on ranks
 
@@ -201,26 +204,98 @@ def group(world_size: int) -> RankGroup:
 def compare_on_ranks(fn: Callable, words: str, scene: Callable, *args: Any, world_size: int = 2) -> None:
     """Raise Difference unless `scene(rank, fn, *args)` returns on every rank what it returns with the package's function.
 
-    A scene builds what the function needs, calls it, and returns what can be compared, on the CPU.
+    A scene builds what the function needs, calls it, and returns what can be compared, on the CPU. A notebook's function
+    travels to the ranks with all that it uses. After an error or a hang, the next call starts new ranks.
     """
-    expected = group(world_size).run(scene, home(fn.__name__), *args, timeout_s=60)
+    ranks = group(world_size)
+    expected = ranks.run(on_rank, scene, home(fn.__name__), *args, timeout_s=60)
     try:
-        found = group(world_size).run(scene, fn, *args, timeout_s=LIMIT_S)
+        found = ranks.run(on_rank, scene, fn, *args, timeout_s=LIMIT_S)
     except TimeoutError as error:
-        raise Difference(f"{words}, the ranks wait for each other: after {LIMIT_S:.0f} seconds your function has not "
-                         "returned on all of them. A collective needs all ranks, with the same calls in the same "
-                         f"order. {error}") from None
+        raise Difference(f"{words}, {where_ranks_stand(fn, str(error))}") from None
     except RankError as error:
-        raise Difference(f"{words}, your function raises an error on a rank: {last_line(error)}") from None
-    for rank, (ours, theirs) in enumerate(zip(found, expected)):
+        raise Difference(f"{words}, {what_a_rank_raised(fn, str(error))}") from None
+    except ValueError as error:
+        raise Difference(f"your function cannot be sent to the ranks, because something that it uses belongs to this "
+                         f"process alone: {error.__cause__}. (Is it a group of ranks?)") from None
+    counts = [count for _, count in found]
+    if len(set(counts)) > 1:
+        ranks.close()  # or the collective that one rank has started meets one of the next case
+        raise Difference(f"{words}, the ranks take part in different numbers of collectives: "
+                         f"{', '.join(f'rank {rank} in {count}' for rank, count in enumerate(counts))}. {SAME_ORDER}")
+    for rank, ((ours, _), (theirs, _)) in enumerate(zip(found, expected)):
         for (name, a), b in zip(ours.items(), theirs.values()):
+            if name == "the result" and a is None:
+                raise Difference(f"{words}, your function returns nothing. Is there a `return`?")
             same(name, a, b, f"{words}, on rank {rank}")
 
 
-def last_line(error: BaseException) -> str:
-    """What an error of a rank ends with: the exception itself."""
-    lines = [line for line in str(error).splitlines() if line and not line.startswith(" ")]
-    return lines[-1] if lines else str(error)
+SAME_ORDER = "All ranks have to call the same collectives, in the same order."
+
+
+def on_rank(rank: int, scene: Callable, fn: Callable, *args: Any) -> tuple[dict, int]:
+    """What the scene returns, and how many collectives this rank has taken part in."""
+    with Traffic() as sent:
+        return scene(rank, fn, *args), sent.counts.total()
+
+
+def where_ranks_stand(fn: Callable, message: str) -> str:
+    """After a time-out: the line of `fn` in which each rank is, from the stacks in the launcher's message."""
+    stands: dict[str, list[str]] = {}
+    own = re.escape(inspect.unwrap(fn).__code__.co_filename)
+    for rank, stack in re.findall(r"^(rank \d+): (.*?)(?=\n\nrank \d+: |\Z)", message, re.DOTALL | re.MULTILINE):
+        inside = re.search(rf'File "{own}", line \d+ in \S+\n    (.*)', stack)
+        place = f"is in the line `{inside[1]}`" if inside else \
+            "has returned" if stack == "fn had returned" else "is outside your function"
+        stands.setdefault(place, []).append(rank)
+    many = {"is": "are", "has": "have"}
+    text = f"after {LIMIT_S:.0f} seconds, " + ", and ".join(
+        f"{ranks[0]} {place}" if len(ranks) == 1 else f"{' and '.join(ranks)} {many[verb]} {place.removeprefix(verb).strip()}"
+        for place, ranks in stands.items() for verb in [place.split()[0]])
+    if "torch/distributed" not in message.replace("\\", "/"):
+        return f"your function has not returned on all ranks: {text}."
+    return f"a rank waits for another that never comes: {text}. {SAME_ORDER}"
+
+
+def what_a_rank_raised(fn: Callable, message: str) -> str:
+    """The error of a rank and the line of `fn` that it comes from, from the launcher's message."""
+    head, _, rest = message.partition("\n\n")
+    rank = " ".join(head.split()[:2])
+    if sizes := re.search(r"op\.nbytes\. (\d+) vs (\d+)", rest):
+        return (f"two ranks' collectives do not match: {sizes[1]} bytes arrive where {sizes[2]} are expected, and "
+                f"PyTorch ends the process. {SAME_ORDER}")
+    if "Traceback" not in rest:
+        return f"{head.replace('before fn', 'before your function')}: {rest}".rstrip(": ") + "."
+    last = rest.rpartition("Traceback (most recent call last):\n")[2]
+    error = next((line for line in last.splitlines() if line and not line.startswith(" ")), "(it says nothing)")
+    own = re.escape(inspect.unwrap(fn).__code__.co_filename)
+    lines = re.findall(rf'File "{own}", line \d+, in \S+\n    (.*)', last)
+    name, _, said = error.partition(": ")
+    said = re.sub(r"\[rank\d+\]:\[.*?\] |, layout=.*?memory_format=\(nullopt\)", "", said)  # noise of PyTorch's C++
+    return (f"your function raises {name.rpartition('.')[2]} on {rank}" + (f" in the line `{lines[-1]}`" if lines else "")
+            + f": {said or '(it says nothing)'}")
+
+
+def compare_values(fn: Callable, words: str, *args: Any) -> None:
+    """As `compare`, for a result of lists and numbers alone: the sentence shows the whole of it. Tuples pass for lists."""
+    expected = plain(home(fn.__name__)(*copy.deepcopy(args)))
+    ours = copy.deepcopy(args)
+    found = call(fn, words, *ours)
+    if found is None:
+        raise Difference(f"{words}, your function returns nothing. Is there a `return`?")
+    if tensors(found):
+        raise Difference(f"{words}, your function returns {kind(found)}, but should return {shown(expected)}.")
+    if plain(found) != expected:
+        raise Difference(f"{words}, your function returns {shown(plain(found))}, but should return {shown(expected)}.")
+    for name, now, was in zip(inspect.signature(home(fn.__name__)).parameters, ours, args):
+        if not any(isinstance(x, Tensor) for _, x in leaves(was)) and now != was:
+            raise Difference(f"{words}, your function changes `{name}`, which belongs to the caller: it was {shown(was)}, "
+                             f"and is now {shown(now)}.")
+
+
+def plain(x: Any) -> Any:
+    """Lists in place of tuples and of what can be looped over."""
+    return [plain(y) for y in x] if isinstance(x, (list, tuple, range, Iterator)) else x
 
 
 def same(name: str, ours: Any, theirs: Any, words: str) -> None:

@@ -13,8 +13,7 @@ from d2lpar.scratch import distance
 def average_at_once(module):
     """The page's."""
     def average(p):
-        dist.all_reduce(p.grad)
-        p.grad /= dist.get_world_size()
+        dist.all_reduce(p.grad.div_(dist.get_world_size()))
 
     for p in trained_params(module):
         p.register_post_accumulate_grad_hook(average)

@@ -25,6 +25,11 @@ TO_WRITE = {  # the module that each is in
     "halving_s": "cost", "allreduce_flat": "collectives", "bucket_sizes": "cost",
     # Three ways to share the work
     "alone_s": "ways", "data_parallel_s": "ways", "tensor_parallel_s": "ways", "pipeline_s": "ways",
+    "broadcast_start": "ddp", "average_gradients": "ddp", "average_flat": "ddp", "sendable": "ddp", "finish_average": "ddp",
+    "assign_buckets": "ddp",
+    "ring_chunks": "ranks", "count_right_on_ranks": "ddp",
+    "padded": "sharding", "mean_part": "sharding", "all_gather_parts": "sharding", "reduce_gradient": "sharding",
+    "step_and_gather": "sharding", "write_whole": "checkpoints", "newest_checkpoint": "checkpoints",
 }
 
 PARTLY = {"train", "train_data_parallel"}  # of these only the lines with a numbered comment
@@ -50,4 +55,11 @@ GIVEN = {  # why each stays
     "hierarchical_halving_s": "an appendix page: it is for reading", "bus_bandwidth": "an appendix page: it is for reading",
     "allreduce_blocks": "an appendix page: it is for reading", "sum_blocks": "an appendix page: it is for reading",
     "same_bits": "an appendix page: it is for reading",
+    "average_in_hooks": "it wires `sendable` and `finish_average` to autograd, which is plumbing",
+    "ring_allreduce": "`ring_chunks` is its idea; the rest sends and receives, which is plumbing",
+    "digest_of": "the names of files depend on its encoding, which cannot be guessed",
+    "save_checkpoint": "it puts `digest_of`, `write_whole` and `superseded` together",
+    "read_checkpoint": "what `torch.load` raises for a broken file cannot be guessed",
+    "parts_to_step": "that a parameter and its part are two views of one tensor is a trick which cannot be guessed",
+    "shard_parameters": "parametrizations, and layers that share a parameter, are plumbing",
 }
