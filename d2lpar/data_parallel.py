@@ -28,7 +28,7 @@ from d2lpar.devices import num_ranks_here, rank_here, run_on_devices, try_device
 
 
 def by_deepcopy(net, X, y, devices):
-    """The gradients of the mean cross-entropy of `net` on (X, y), computed on all devices.
+    """The gradients of the mean cross-entropy on (X, y), computed on all devices.
     Each parameter of `net`, which is on `devices[0]`, gets its gradient.
 
     In eight lines: for networks that take one tensor, return one tensor, and do nothing unusual.

@@ -40,7 +40,7 @@ def check_comparable(replicas: Sequence[Sequence[Tensor]]) -> None:
 
 def one_worker(X, y, params, lr):
     """LeNet's parameters after one plain SGD step on (X, y), on a single device.
-    They are new tensors; `params` stay as they are.
+    They are new tensors without a history; `params` stay as they are.
 
     Raises:
         ValueError: if an image is not finite, or the learning rate is not valid.

@@ -1,4 +1,4 @@
-"""Tests of d2lpar/pages/building.py where it needs ranks: what it says of a hang, of an error and of a process that dies."""
+"""Tests of d2lpar/pages/on_ranks.py: what it says of a hang, of an error and of a process that dies."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 import torch.distributed as dist
 
 from d2lpar.ddp import gradient_of, trained_params
-from d2lpar.pages import building
+from d2lpar.pages import building, differences, on_ranks
 
 pytestmark = [pytest.mark.usefixtures("one_core"), pytest.mark.timeout(120)]
 
 
 @pytest.fixture(autouse=True)
 def a_short_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    building.group(2).run(abs)  # so that the limit is for the function alone
-    monkeypatch.setattr(building, "LIMIT_S", 2.0)
+    on_ranks.group(2).run(abs)  # so that the limit is for the function alone
+    monkeypatch.setattr(differences, "LIMIT_S", 2.0)
 
 
 def right(module):
@@ -67,7 +67,7 @@ def cannot_be_sent(module):
     return GROUP.run(abs)
 
 
-GROUP = building.group(2)
+GROUP = on_ranks.group(2)
 
 CASES = {
     only_rank_0: "a rank waits for another that never comes: after 2 seconds, rank 0 is in the line `dist.all_reduce(p.grad)`, "

@@ -18,6 +18,7 @@ from d2lpar.pages.to_write import PARTLY, TO_WRITE
 from sync_cells import defined_name
 
 IMPORT = "import d2lpar.pages as book\n"
+NOTE = "yours-to-write"  # the cell that says how to write a function
 NUMBERED = re.compile(r"^(.*?)(?:\s{2,}|^ +)# (\d\. .*)$")  # a line of a function with the number of a step
 QUESTION = re.compile(r"^\*\*(Predict|预测)", re.MULTILINE)
 PROSE = re.compile(r"(?!#|\(|:::|```|\||\$\$|<|\*\*(?:Predict|预测)|[-*] |\d+\. )")  # how a paragraph begins
@@ -28,10 +29,12 @@ def building_edition(chapter: NotebookNode, words: dict[str, str]) -> NotebookNo
     """The chapter as a reader opens it who writes its functions. `words` are the titles of the folds."""
     notebook = deepcopy(chapter)
     fold_answers(notebook, words["answer"])
-    for cell in notebook.cells:
+    for cell in list(notebook.cells):
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
             if name := written_in(cell):
+                if not any(other.id == NOTE for other in notebook.cells):
+                    notebook.cells.insert(notebook.cells.index(cell), new_markdown_cell(words["note"], id=NOTE))
                 fold = new_markdown_cell(fold_of(name, cell.source, notebook, words), id=f"{cell.id}-fold")
                 notebook.cells.insert(notebook.cells.index(cell) + 1, fold)
                 cell.source = stub(cell.source, name)

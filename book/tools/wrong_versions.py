@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from d2lpar.pages.building import home, what_is_wrong
+from d2lpar.pages.building import what_is_wrong
+from d2lpar.pages.differences import home
 from d2lpar.pages.cells import without_checks
 from d2lpar.pages.to_write import TO_WRITE
 

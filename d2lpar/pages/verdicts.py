@@ -40,11 +40,13 @@ def verdict(check: Callable, answer: Any) -> None:
         print(f"Not yet: the answer must be a function, but it is {shown(answer)}.")
         return
     raised: list[BaseException] = []
+    returned: list[Any] = []
 
     @wraps(answer)
     def watched(*args: Any, **kwargs: Any) -> Any:
         try:
-            return answer(*args, **kwargs)
+            returned.append(answer(*args, **kwargs))
+            return returned[-1]
         except BaseException as error:
             raised.append(error)
             raise
@@ -54,6 +56,9 @@ def verdict(check: Callable, answer: Any) -> None:
     except (Exception, SystemExit) as error:
         if any(error is one for one in raised):
             whose = "your function raises" + _where(answer, error)
+        elif returned and returned[-1] is None:
+            print("Not yet: your function returns nothing. Is there a `return`?")
+            return
         else:
             whose = "the check cannot read what your function gives"
         print(f"Not yet: {whose}, {type(error).__name__}: {error}")

@@ -75,3 +75,18 @@ def returns_the_list(data):
     for x in data[1:]:
         x.copy_(data[0])
     return data
+
+
+def the_memory_is_shared(data):
+    """All tensors get the same memory."""
+    total = sum(x.to(data[0].device) for x in data)
+    for x in data:
+        x.data = total.to(x.device)
+
+
+def add_without_the_underscore(data):
+    """add returns a new tensor, which is thrown away."""
+    for x in data[1:]:
+        data[0].add(x.to(data[0].device))
+    for x in data[1:]:
+        x.copy_(data[0])

@@ -49,3 +49,21 @@ def _pass(net, X, y, devices, gather):
     replicas = [copy.deepcopy(net) for _ in shards]
     F.cross_entropy(torch.cat([r(A) for r, A in zip(replicas, shards)]), y).backward()
     gather(net, replicas)
+
+
+def shards_are_not_sent(net, X, y, devices):
+    """Each copy is on its device, the images are not."""
+    shards = X.chunk(len(devices))
+    replicas = [copy.deepcopy(net).to(d) for d, _ in zip(devices, shards)]
+    F.cross_entropy(torch.cat([r(A).to(devices[0]) for r, A in zip(replicas, shards)]), y).backward()
+    for p, *qs in zip(net.parameters(), *[r.parameters() for r in replicas]):
+        p.grad = sum(q.grad.to(devices[0]) for q in qs)
+
+
+def scores_stay_where_they_are(net, X, y, devices):
+    """Joined without being sent to one device."""
+    shards = [A.to(d) for A, d in zip(X.chunk(len(devices)), devices)]
+    replicas = [copy.deepcopy(net).to(A.device) for A in shards]
+    F.cross_entropy(torch.cat([r(A) for r, A in zip(replicas, shards)]), y).backward()
+    for p, *qs in zip(net.parameters(), *[r.parameters() for r in replicas]):
+        p.grad = sum(q.grad.to(devices[0]) for q in qs)

@@ -39,3 +39,20 @@ def _worst(ours, theirs, relative, strict):
         return 0.0 if torch.equal(a, b) else far if far < inf else inf
 
     return max(one(a.double(), b.double()) for a, b in zip(ours, theirs, strict=strict))
+
+
+def NaN_only_if_it_comes_first(ours, theirs):
+    """max ignores a NaN that comes later."""
+    far = [0.0 if torch.equal(a, b) else ((a.double() - b.double()).norm() / b.double().norm()).item()
+           for a, b in zip(ours, theirs, strict=True)]
+    return inf if max(far) != max(far) else max(far)
+
+
+def float32_until_the_norm(ours, theirs):
+    """Subtracts before it converts."""
+    return _worst_of(ours, theirs, lambda a, b: ((a - b).double().norm() / b.double().norm()).item())
+
+
+def _worst_of(ours, theirs, relative):
+    far = [0.0 if torch.equal(a, b) else relative(a, b) for a, b in zip(ours, theirs, strict=True)]
+    return max(x if x < inf else inf for x in far)

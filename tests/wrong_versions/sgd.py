@@ -41,3 +41,11 @@ def zeroed_first(params, lr, batch_size):
     for p in params:
         p.grad.zero_()
         p -= lr * p.grad / batch_size
+
+
+@torch.no_grad()
+def a_new_tensor_and_its_gradient(params, lr, batch_size):
+    """After `p = p - ...`, p has no gradient."""
+    for p in params:
+        p = p - lr * p.grad / batch_size
+        p.grad.zero_()

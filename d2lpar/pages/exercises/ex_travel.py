@@ -10,7 +10,7 @@ def check_number(numbers_sent):
     hints = {NUMBERS: "That is one gradient. How many are sent?",
              2 * NUMBERS: "That is the way to rank 0. And the way back?",
              3 * NUMBERS: "Rank 0 sends nothing to itself. And what about the way back?",
-             6 * NUMBERS: "Rank 0 sends nothing to itself."}
+             6 * NUMBERS: "That is every rank sending to both others. In step 4, everything goes through rank 0."}
     if numbers_sent == 4 * NUMBERS:
         return "Right."
     return f"Not yet: {numbers_sent:,}? " + hints.get(numbers_sent, "Who sends how many numbers to whom?")

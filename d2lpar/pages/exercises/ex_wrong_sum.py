@@ -6,7 +6,7 @@ import torch
 def check(wrong_allreduce):
     """What is not right yet of the answer, in words, or "Right."."""
     after = {}
-    for numbers in ((1, 2, 3), (0.5, 4, 7), (2, 2, 3), (-1, 6, 5)):
+    for numbers in ((1, 2, 3), (0.5, 4, 7), (2, 2, 3), (-1, 6, 4)):
         data = [torch.tensor([float(number)]) for number in numbers]
         wrong_allreduce(list(data))  # what counts is in the buffers, not in the list
         after[numbers] = [x.item() for x in data]

@@ -8,7 +8,7 @@ import torch
 
 from d2lpar import batchnorm
 from d2lpar.devices import run_on_devices
-from d2lpar.pages.building import Difference, call, compare, home, same
+from d2lpar.pages.differences import Difference, call, compare, home, same
 from d2lpar.pages.elsewhere import place, pretending
 from d2lpar.pages.to_write.of_scratch import PRETENDED, TWO
 

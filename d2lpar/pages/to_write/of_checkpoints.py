@@ -10,7 +10,7 @@ from unittest import mock
 import torch
 
 from d2lpar.checkpoints import checkpoints, save_checkpoint
-from d2lpar.pages.building import Difference, call
+from d2lpar.pages.differences import Difference, call
 
 
 class Watched:

@@ -10,7 +10,7 @@ from math import ceil, log2
 import torch
 
 from d2lpar.collectives import Meter
-from d2lpar.pages.building import Difference, call, compare, shown
+from d2lpar.pages.differences import Difference, call, compare, shown
 from d2lpar.pages.elsewhere import place
 from d2lpar.pages.message_audit import AuditError, audit
 from d2lpar.pages.to_write.of_scratch import PRETENDED, TWO

@@ -9,7 +9,7 @@ from torch import nn
 from d2lpar.concise import evaluate_accuracy_gpus, train_data_parallel
 from d2lpar.data_parallel import DataParallel
 from d2lpar.devices import try_devices
-from d2lpar.pages.building import Difference, call, compare, same
+from d2lpar.pages.differences import Difference, call, compare, same
 
 
 class Recalls(nn.Module):

@@ -3,7 +3,7 @@
 from functools import wraps
 
 from d2lpar.cost import Link, bucket_sizes
-from d2lpar.pages.building import Difference, call, compare, shown
+from d2lpar.pages.differences import Difference, call, compare, shown
 
 LINKS = (("alpha = 2 ms and beta = 0", Link(2e-3, 0.0)), ("alpha = 0 and beta = 3 ms per MB", Link(0.0, 3e-9)),
          ("alpha = 2 ms and beta = 3 ms per MB", Link(2e-3, 3e-9)))

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from d2lpar.pages.building import Difference, call, compare_on_ranks, compare_values
+from d2lpar.pages.differences import Difference, call, compare_values
+from d2lpar.pages.on_ranks import compare_on_ranks
 from d2lpar.ranks import Traffic
 
 

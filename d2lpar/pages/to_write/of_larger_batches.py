@@ -5,7 +5,7 @@ from functools import wraps
 import torch
 from torch import nn
 
-from d2lpar.pages.building import Difference, call, compare
+from d2lpar.pages.differences import Difference, call, compare
 from d2lpar.pages.kept_bytes import most_kept_bytes
 
 

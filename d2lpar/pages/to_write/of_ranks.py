@@ -1,6 +1,6 @@
 """The check of the function of `d2lpar.ranks` that readers write."""
 
-from d2lpar.pages.building import compare_values
+from d2lpar.pages.differences import compare_values
 
 
 def check_ring_chunks(yours):

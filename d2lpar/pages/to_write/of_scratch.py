@@ -9,7 +9,7 @@ import torch
 
 from d2lpar.devices import try_devices
 from d2lpar.models import lenet_params
-from d2lpar.pages.building import Difference, call, compare, same, shown
+from d2lpar.pages.differences import Difference, call, compare, same, shown
 from d2lpar.pages.elsewhere import place
 from d2lpar.scratch import get_params, one_worker
 
@@ -40,11 +40,14 @@ def check_distance(yours):
             ("if ours is NaN", [[nan, 1.0]], [[1.0, 1.0]]),
             ("if the reference is NaN", [[1.0, 1.0]], [[nan, 1.0]]),
             ("if only the first of three tensors is NaN", [[nan], [2.0], [3.0]], [[1.0], [2.0], [3.0]]),
+            ("if only the second of two tensors is NaN", [[1.0], [nan]], [[2.0], [1.0]]),
             ("if the reference is zero and ours is not", [[1.0]], [[0.0]])):
         compare(yours, words, lambda pair=(ours, theirs): tuple([*map(torch.tensor, side)] for side in pair))
     compare(yours, "in float32, for values that differ in the last digits only",
             lambda: ([torch.tensor([1e-30, 3e-30])], [torch.tensor([1e-30, 1e-30])]))
-    fewer = [torch.ones(2)], [torch.ones(2), torch.ones(2)]
+    compare(yours, "in float32, for 100,000,000 and the reference 1",
+            lambda: ([torch.tensor([1e8])], [torch.tensor([1.0])]))
+    fewer = [torch.tensor([2.0, 2.0])], [torch.ones(2), torch.ones(2)]
     try:
         found = yours(*fewer)
     except Exception:
@@ -63,6 +66,8 @@ def check_one_worker(yours):
 def look_at_update(start, ours, theirs, words):
     """How far the parameters have moved, so that a factor shows."""
     if isinstance(ours, (list, tuple)) and [p.shape for p in start] == [getattr(p, "shape", None) for p in ours]:
+        if all(torch.equal(p, q) for p, q in zip(doubles(), ours)):
+            raise Difference(f"{words}, no parameter has moved.")
         for i, (p, a, b) in enumerate(zip(doubles(), ours, theirs)):
             same(f"the step of parameter {i}", (a - p).detach(), (b - p).detach(), words)
 
@@ -153,7 +158,19 @@ def steps(yours, words, n, k, times=1):
         expected = [p.requires_grad_() for p in one_worker(X, y, expected, 0.25)]
         call(yours, words, X, y, replicas, devices, 0.25)
     for rank, replica in enumerate(replicas):
+        look_at_its_own(yours, words, start, replica, n, k, rank, times)
         look_at_update(start, replica, expected, f"{words}, on rank {rank}")
+
+
+def look_at_its_own(yours, words, start, replica, n, k, rank, times):
+    """Whether a replica has taken the step of its own shard alone, which is the most frequent mistake."""
+    X, y = images(n)
+    shard = X.tensor_split(k)[rank], y.tensor_split(k)[rank]
+    if times == 1 < k and len(shard[0]):
+        alone = one_worker(*shard, get_params(start, X.device), 0.25 * len(shard[0]) / n)
+        if all(torch.allclose(p, q, rtol=1e-9) for p, q in zip(replica, alone)):
+            raise Difference(f"{words}, rank {rank} has taken the step of its own shard alone. Were the gradients added "
+                             "up before the step?")
 
 
 def look_at_steps(yours):
@@ -216,7 +233,7 @@ def check_train_batch_threads(yours):
 
 
 def check_train(yours):
-    """A training run of two minibatches, with a step that only counts."""
+    """A training run of two minibatches, with a step that only notes how it is called."""
     calls = []
 
     def step(X, y, replicas, devices, lr):
@@ -225,21 +242,40 @@ def check_train(yours):
             for replica in replicas:
                 replica[1] += 1
 
-    start, words = lenet_params(), "for 2 devices and 96 images in minibatches of 64"
-    with redirect_stdout(StringIO()):
-        found = call(yours, words, 2, 64, 0.5, 1, start, 0, 96, step)
-    if not (isinstance(found, tuple) and len(found) == 2):
-        raise Difference(f"{words}, your function should return the replicas and the history.")
-    replicas, _ = found
+    def run(words, k, num_epochs, step):
+        start = lenet_params(seed=3)
+        with redirect_stdout(StringIO()):
+            found = call(yours, words, k, 64, 0.5, num_epochs, start, 0, 96, step)
+        if not (isinstance(found, tuple) and len(found) == 2):
+            raise Difference(f"{words}, your function should return the replicas and the history.")
+        if not torch.equal(start[1], lenet_params(seed=3)[1]):
+            raise Difference(f"{words}, the run changes the parameters that it starts from: the replicas should be copies.")
+        return start, found[0]
+
+    words = "for 2 devices and 96 images in minibatches of 64"
+    start, replicas = run(words, 2, 1, step)
     if calls != [(64, [8, 8], 2, 0.5), (32, [8, 8], 2, 0.5)]:
-        raise Difference(f"{words}, the step should be called twice, with 64 and with 32 images, two replicas of eight "
-                         f"tensors, two devices and lr = 0.5. It is called {len(calls)} times"
-                         + (f", first with {calls[0][0]} images, replicas of {calls[0][1]} tensors, {calls[0][2]} "
-                            f"devices and lr = {calls[0][3]}." if calls else "."))
-    if bool(start[1].any()):
-        raise Difference(f"{words}, the run changes the parameters that it starts from: the replicas should be copies.")
+        how = (f", first with {calls[0][0]} images, replicas of {calls[0][1]} tensors, {calls[0][2]} devices and lr = "
+               f"{calls[0][3]}." if calls else ".")
+        raise Difference(f"{words}, we passed a function of our own as `step`. Your function should call it twice, with 64 "
+                         "and with 32 images, two replicas of eight tensors, two devices and lr = 0.5. It calls it "
+                         f"{len(calls)} times{how}")
     if replicas[0][1].data_ptr() == replicas[1][1].data_ptr():
         raise Difference(f"{words}, both replicas are the same tensors: each device needs copies of its own.")
     for rank, replica in enumerate(replicas):
         same("b1", replica[1].detach(), start[1] + 2,
              f"{words} and a step that adds 1 to b1 of each replica, on rank {rank}")
+        same("W4", replica[6].detach(), start[6], f"{words} and `params` of ours, on rank {rank}")
+    words = "for one device and two epochs"
+    start, replicas = run(words, 1, 2, step)
+    same("b1", replicas[0][1].detach(), start[1] + 4, f"{words} of two minibatches, with a step that adds 1 to b1")
+    words, names = "without a `step`, for one device", inspect.unwrap(yours).__globals__
+    own, calls[:] = names["train_batch"], []
+    names["train_batch"] = step
+    try:
+        run(words, 1, 1, None)
+    finally:
+        names["train_batch"] = own
+    if len(calls) != 2:
+        raise Difference(f"{words}, your function should call `train_batch` for each minibatch, which makes two calls. "
+                         f"It makes {len(calls)}.")

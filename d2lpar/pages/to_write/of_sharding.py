@@ -4,7 +4,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from d2lpar.pages.building import compare_on_ranks
+from d2lpar.pages.on_ranks import compare_on_ranks
 from d2lpar.sharding import parts_to_step
 
 

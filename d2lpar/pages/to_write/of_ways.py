@@ -1,6 +1,6 @@
 """The checks of the functions of `d2lpar.ways` that readers write."""
 
-from d2lpar.pages.building import compare
+from d2lpar.pages.differences import compare
 
 
 def for_each(yours, *cases):
