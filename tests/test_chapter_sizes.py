@@ -61,7 +61,7 @@ def test_lines_are_counted_by_part_and_what_changed_is_listed(tmp_path: Path) ->
     nbformat.write(new_notebook(), new / "notebooks" / "02_b.ipynb")
     counted = lines_of_code(new)
     assert {part: lines for part, lines in counted.items() if lines} == {
-        "the helper package": 6, "the launcher of ranks": 5, "watch and diagnose": 5, "the checks of exercises and of what readers write": 5, "the tests": 5}
+        "the helper package": 6, "the launcher of ranks": 5, "watch and diagnose": 5, "checks of what readers write": 5, "the tests": 5}
     assert changes(old, new)[:3] == ["01_a: 2 -> 5 minutes, 400 -> 1,000 words with everything", "02_b: new",
                                      "the helper package: 3 -> 6 lines (+3)"]
     assert len(changes(old, new)) == 7 and changes(new, new) == []
@@ -85,7 +85,7 @@ def test_the_sizes_that_the_readme_names_are_nearly_those_that_are_counted(root:
     assert told, "README.md, last section"
     counted = lines_of_code(root)
     parts = ["the helper package", "the launcher of ranks", "the script to copy", "the cluster", "watch and diagnose", "what only pages need"]
-    counted["what only pages need"] += counted["the checks of exercises and of what readers write"]
+    counted["what only pages need"] += counted["checks of what readers write"]
     numbers = [int(number.replace(",", "")) for number in re.findall(r"\d+(?:,\d+)*", told[0])]
     assert len(numbers) == len(parts)
     wrong = {part: counted[part] for part, number in zip(parts, numbers) if abs(number - counted[part]) > 0.1 * counted[part]}

@@ -29,8 +29,8 @@ PARTS = {
     "the cluster": ["d2lpar/cluster", "d2lpar/_hub"],
     "watch and diagnose": ["d2lpar/diagnosis", "d2lpar/__main__", "d2lpar/_command_line"],
     "what only pages need": ["d2lpar/pages"],
-    "the checks of exercises and of what readers write": ["d2lpar/pages/exercises", "d2lpar/pages/to_write",
-                                                          "d2lpar/pages/building", "d2lpar/pages/elsewhere"],
+    "checks of what readers write": [f"d2lpar/pages/{name}" for name in (
+        "exercises", "to_write", "building", "differences", "elsewhere", "on_ranks")],
     "long runs and measurements": ["book/lab"],
     "tools for authors": ["book/tools"],
     "the tests": ["tests"],

@@ -30,8 +30,8 @@ IN_BROWSER = "tests/test_browser.py", "tests/test_lab.py"
 BY_FOLDER = {"tests/diagnose/": "tests/test_diagnosis.py", "tests/watch/": "tests/test_watch.py",
              "tests/wrong_answers/": "tests/test_notebooks.py", "tests/wrong_versions/": "tests/test_building.py"}
 
-CODE = re.compile(r"conftest\.py|(d2lpar|d2lpar/diagnosis|d2lpar/pages|d2lpar/pages/(exercises|to_write)|book/tools|book/lab|tests"
-                  r"|tests/helpers)/[^/]+\.py")
+CODE = re.compile(r"conftest\.py|(d2lpar|d2lpar/diagnosis|d2lpar/pages|d2lpar/pages/(exercises|to_write)|book/tools"
+                  r"|book/lab|tests|tests/helpers)/[^/]+\.py")
 TEST = re.compile(r"tests/test_\w+\.py")
 SITE = re.compile(r"(book|zh)/(?!tools/|lab/).*|README.*\.md|_config\.yml|_toc\.yml|notebooks/.*\.ipynb")
 ABOUT = re.compile(r"\.(github|ci|binder|devcontainer)/.*|\.git\w+|\.pre-commit-config\.yaml|Makefile"

@@ -58,7 +58,7 @@ def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
     question = opening = None
     count = 0
     for node in list(doctree.findall(nodes.Element)):
-        classes = node["classes"] if "classes" in node else []
+        classes = node.get("classes", [])
         if isinstance(node, nodes.strong) and node.astext().startswith(("Predict", "预测")):
             question = node.parent
             if question.parent.parent is doctree:  # the opening
@@ -67,8 +67,7 @@ def mark_predictions(app: Sphinx, doctree: nodes.document) -> None:
                 cell = first_output(question)
                 if cell and "tag_predict" not in cell["classes"]:
                     cell["classes"].append("tag_predict")
-        elif "tag_predict-opening" in classes and opening or "tag_predict" in classes and question:
-            asked = opening if "tag_predict-opening" in classes else question
+        elif asked := opening if "tag_predict-opening" in classes else question if "tag_predict" in classes else None:
             asked["classes"] += ["predict-question", f"asked-{count}"]
             classes += ["tag_predict", f"answers-{count}"]
             count += 1

@@ -114,10 +114,8 @@ def as_opened(chapter: Path, words: dict[str, str], filled: bool = False) -> Not
     figures = [cell for cell in notebook.cells if "figure" in cell.metadata.get("mystnb", {})]
     for number, cell in enumerate(figures, 1):
         title, text = f"{words['figure']} {number}", cell.metadata.mystnb.figure.caption
-        if filled:
-            text = f"*{title}* {text}"
-        else:  # it says what the figure shows
-            text = f":::::{{dropdown}} {title}\n{text}\n:::::"
+        folded = f":::::{{dropdown}} {title}\n{text}\n:::::"  # before a run: it says what the figure will show
+        text = f"*{title}* {text}" if filled else folded
         caption = new_markdown_cell(text, id=f"{cell.id}-caption")
         notebook.cells.insert(notebook.cells.index(cell) + 1, caption)
     for output in chain.from_iterable(cell.get("outputs", []) for cell in notebook.cells):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from d2lpar.pages.building import what_is_wrong
-from d2lpar.pages.differences import home
 from d2lpar.pages.cells import without_checks
+from d2lpar.pages.differences import home
 from d2lpar.pages.to_write import TO_WRITE
 
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "wrong_versions"

@@ -74,7 +74,7 @@ def what_is_wrong(fn: Callable) -> str:
         if theirs and (wrong := what_is_wrong(used)):
             return (f"Not yet: `{fn.__name__}` calls your `{name}`, which is not right yet: "
                     f"{wrong.removeprefix('Not yet: ')}")
-    checks = import_module(f"d2lpar.pages.to_write.of_{TO_WRITE[fn.__name__]}")
+    checks = import_module(f".of_{TO_WRITE[fn.__name__]}", "d2lpar.pages.to_write")
     try:
         getattr(checks, f"check_{fn.__name__}")(fn)
     except Difference as difference:

@@ -13,7 +13,7 @@ import math
 import signal
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import combinations
@@ -38,7 +38,7 @@ def home(name: str) -> Callable:
     return getattr(import_module(f"d2lpar.{TO_WRITE[name]}"), name)
 
 
-def compare(fn: Callable, words: str, make: Callable[[], tuple], own: Callable | None = None) -> None:
+def compare(fn: Callable, words: str, make: Callable[[], Sequence], own: Callable | None = None) -> None:
     """Raise Difference unless `fn(*make())` returns what the package's own function returns, and does to its arguments
     what that does: the values to within rounding, and which memory is whose.
 

@@ -18,9 +18,9 @@ CPU = torch.device("cpu")
 
 
 class Placed(Tensor):
-    """A tensor that claims to be on the device `at`; `place` makes one."""
+    """A tensor that claims to be on the device `claimed`; `place` makes one."""
 
-    at: torch.device
+    claimed: Any
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Iterable, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -40,14 +40,14 @@ class Placed(Tensor):
                 a, b = sorted(map(str, there))[:2]
                 raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
                                    f"{a} and {b}!")
-            first = next((x for x in leaves(args) if isinstance(x, Tensor)), None)  # also in the list that `stack` takes
+            first = next((x for x in leaves(args) if isinstance(x, Tensor)), None)  # or in the list that `stack` takes
             target = torch.device(kwargs.pop("device", None) or where(first))
         result = super().__torch_function__(func, types, args, kwargs)
         if attribute is Tensor.grad and isinstance(result, Tensor):  # which PyTorch returns as a plain tensor
             result = result.as_subclass(Placed)
         for x in leaves(result):
-            if isinstance(x, Placed) and not hasattr(x, "at"):
-                x.at = target
+            if isinstance(x, Placed) and not hasattr(x, "claimed"):
+                x.claimed = target
         return result
 
 
@@ -73,13 +73,13 @@ def leaves(x: Any) -> list:
 
 def where(x: Any) -> torch.device:
     """The device that a tensor claims to be on."""
-    return getattr(x, "at", CPU)
+    return getattr(x, "claimed", CPU)
 
 
 def place(x: Tensor, device: torch.device | str) -> Tensor:
     """A copy of `x` that claims to be on `device`; a leaf, which requires a gradient if `x` does."""
     placed = x.detach().clone().as_subclass(Placed)
-    placed.at = torch.device(device)
+    placed.claimed = torch.device(device)
     return placed.requires_grad_(x.requires_grad)
 
 

@@ -21,6 +21,7 @@ class Watched:
         self.fsync, self.names = os.fsync, {name: getattr(os, name) for name in ("replace", "rename")}
 
     def on_sync(self, number):
+        """In place of `os.fsync`."""
         if os.path.isdir(f"/proc/self/fd/{number}") or os.fstat(number).st_mode & 0o170000 == 0o040000:
             self.events.append(("folder", 0, self.held()))
         else:
@@ -32,6 +33,7 @@ class Watched:
         return self.path.read_bytes() if self.path.exists() else None
 
     def on_rename(self, how):
+        """In place of `os.replace` or `os.rename`."""
         def rename(*args, **kwargs):
             self.events.append(("rename", 0, self.held()))
             return self.names[how](*args, **kwargs)
@@ -107,6 +109,7 @@ def whole(folder, *steps):
 
 
 def cut_off(path):
+    """Its last byte is gone."""
     path.write_bytes(path.read_bytes()[:-1])
 
 

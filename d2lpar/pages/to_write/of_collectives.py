@@ -45,7 +45,7 @@ def messages_of(yours, words, data):
 
 def look_at_sums(words, data, start, own_chunk_only):
     """Each rank should hold the sum of all, or of its own chunk of it."""
-    k, total = len(data), sum(start)
+    k, total = len(data), torch.stack(list(start)).sum(0)
     for rank, x in enumerate(data):
         held, what = [x, total, *start], f"rank {rank} holds"
         if own_chunk_only:

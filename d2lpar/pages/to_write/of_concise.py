@@ -2,6 +2,7 @@
 
 from contextlib import redirect_stdout
 from io import StringIO
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -78,7 +79,7 @@ def check_evaluate_accuracy_gpus(yours):
 class Scores(nn.Module):
     """A linear classifier, which notes the sizes of its batches and its mode."""
 
-    seen: list = []
+    seen: ClassVar[list] = []
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,7 @@
 """The check of the function of `d2lpar.data_parallel` that readers write."""
 
+from typing import Any, ClassVar
+
 import torch
 from torch import nn
 
@@ -14,7 +16,7 @@ TWO = [torch.device("cuda", 0), torch.device("cuda", 1)]  # pretended: see elsew
 class Linear(nn.Module):
     """A linear classifier of four values, which notes whom it was called for."""
 
-    seen: list = []
+    seen: ClassVar[list] = []
 
     def __init__(self):
         super().__init__()
@@ -30,19 +32,19 @@ class Linear(nn.Module):
 class OnGPU(Linear):
     """The same on a pretended device: it notes where it has been sent, and wants its input there."""
 
-    at = TWO[0]
+    claimed: Any = TWO[0]
 
-    def to(self, device):
+    def to(self, device):  # type: ignore[override]
         """Sent to the device, in place, as modules are."""
-        self.at = torch.device(device)
+        self.claimed = torch.device(device)
         return self
 
     def forward(self, X):
-        if where(X) != self.at:
+        if where(X) != self.claimed:
             raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
-                               f"{where(X)} (the images) and {self.at} (the copy of the network)!")
+                               f"{where(X)} (the images) and {self.claimed} (the copy of the network)!")
         scores = super().forward(X.as_subclass(torch.Tensor)).as_subclass(Placed)
-        scores.at = self.at
+        scores.claimed = self.claimed
         return scores
 
 

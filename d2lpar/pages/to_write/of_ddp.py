@@ -165,6 +165,7 @@ class Late:
         self.p, self.total, self.waits = p, total, 0
 
     def wait(self):
+        """Now the sum is there."""
         self.waits += 1
         self.p.grad = self.total.clone()
 
