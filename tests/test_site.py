@@ -10,6 +10,7 @@ from urllib.parse import unquote, urldefrag, urlsplit
 
 import nbformat
 import pytest
+import yaml
 
 from export_script import script_of
 
@@ -82,14 +83,16 @@ def test_nothing_is_loaded_from_another_host(site: Path, parsed: dict[Path, Page
     assert foreign == [], f"Put these files into book/_static/, so that the site works without a network {PARTS}"
 
 
-def test_chapters_are_counted_wherever_a_page_names_them(chapters: list[Path], parsed: dict[Path, Page], site: Path) -> None:
+def test_chapters_are_counted_wherever_a_page_names_them(root: Path, chapters: list[Path], parsed: dict[Path, Page], site: Path) -> None:
+    toc = yaml.safe_load((root / "_toc.yml").read_text("utf8"))
+    path = [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
     for number, chapter in enumerate(chapters, 1):
         text = (site / "notebooks" / f"{chapter.stem}.html").read_text("utf8")
         text = re.sub(r'<code[^>]*><span class="pre">(.*?)</span></code>', r'\1', text)  # in a title
         title = re.search(r"^# (.*)$", nbformat.read(chapter, as_version=4).cells[0].source, re.M)[1].replace("'", "\u2019").replace("`", "")
         assert f"<title>{number} {title} &#8212;" in text
         assert f'<span class="section-number">{number} </span>{title}<' in text
-        before = (site / "book" / "index.html" if number == 1 else site / "notebooks" / f"{chapters[number - 2].stem}.html")
+        before = site / f"{path[path.index(f'notebooks/{chapter.stem}') - 1]}.html"
         assert f'<p class="prev-next-title">{number} {title}</p>' in before.read_text("utf8")
 
 

@@ -31,6 +31,7 @@ PARTS = {
     "what only pages need": ["d2lpar/pages"],
     "checks of what readers write": [f"d2lpar/pages/{name}" for name in (
         "exercises", "to_write", "building", "differences", "elsewhere", "on_ranks")],
+    "the projects": ["book/projects"],
     "long runs and measurements": ["book/lab"],
     "tools for authors": ["book/tools"],
     "the tests": ["tests"],

@@ -36,7 +36,8 @@ def contents(shown: tuple[str, ...]) -> dict:
     """_toc.yml of the Chinese site: what is there."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text("utf8"))
     for part in toc["parts"]:
-        part["caption"] = WORDS["captions"].get(part["caption"], part["caption"])
+        if "caption" in part:  # a project has none
+            part["caption"] = WORDS["captions"].get(part["caption"], part["caption"])
         part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] in shown]
     return toc | {"parts": [part for part in toc["parts"] if part["chapters"]]}
 
