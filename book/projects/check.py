@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from d2lpar import distance, try_devices
 from d2lpar.checks import overlaps
-from d2lpar.pages.building import OutOfTime, first_line, time_limit
+from d2lpar.pages.differences import OutOfTime, first_line, time_limit
 
 NAMES = {
     "make_net": "`make_net()` returns a new network",

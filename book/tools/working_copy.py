@@ -135,7 +135,7 @@ def lead_out(notebook: NotebookNode, deeper: int) -> None:
 def overview(index: str, words: dict[str, str], filled: bool = False) -> NotebookNode:
     """The site's first page as a notebook: its links lead to the copies, and it says how to run these."""
     index = re.sub(r"(?<=\]\()\.\./notebooks/|(?<=:link: )\.\./notebooks/(?=.*\n:link-type)", "", index)
-    index = re.sub(r"(?<=\]\()(?=\w+\.md\))|(?<=:link: )(?=it_hangs)", "../book/", index)
+    index = re.sub(r"(?<=\]\()(?=(?:projects/)?\w+\.md\))|(?<=:link: )(?=it_hangs)", "../book/", index)
     index = re.sub(r"(?<=\{figure\} )", words["book"], index)
     index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index.replace("\n:link-type: url", ""))
     index = re.sub(r"(:link: .*)\n:link-type: doc", r"\1.ipynb", index)
