@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import inspect
 import re
 import time
@@ -214,7 +215,19 @@ def test_other_ways_to_write_them_are_right() -> None:
                 shard.append(whole[begin:end].to(device))
         return shards
 
-    for fn in (allreduce, get_params, split_batch):
+    def by_deepcopy(net: torch.nn.Module, X: torch.Tensor, y: torch.Tensor, devices: list) -> None:
+        """The network itself computes the first shard, and gradients are added up one by one."""
+        shards = [A.to(d) for A, d in zip(X.chunk(len(devices)), devices)]
+        copies = [copy.deepcopy(net).to(A.device) if i else net for i, A in enumerate(shards)]
+        for p in net.parameters():
+            p.grad = torch.zeros_like(p)
+        scores = [one(A).to(devices[0]) for one, A in zip(copies, shards)]
+        torch.nn.functional.cross_entropy(torch.cat(scores), y).backward()
+        for one in copies[1:]:
+            for p, q in zip(net.parameters(), one.parameters()):
+                p.grad += q.grad.to(devices[0])
+
+    for fn in (allreduce, get_params, split_batch, by_deepcopy):
         assert what_is_wrong(fn) == ""
 
 

@@ -80,8 +80,9 @@ def look_at_arguments(fn: Callable, words: str, ours: dict, theirs: dict, before
                          "different one.")
             raise Difference(text)
         if not differs(should, was):
-            raise Difference(f"{words}, your function changes `{path}`, which belongs to the caller: afterwards it "
-                             f"{differs(now, was)}.")
+            how = differs(now, was)
+            raise Difference(f"{words}, your function changes `{path}`, which belongs to the caller"
+                             + ("." if how.startswith("is wrong") else f": afterwards it {how}."))
         raise Difference(f"{words}, afterwards `{path}` {problem}.")
     kept, new = ([pair for pair in combinations(tensors(arguments), 2) if same_memory(pair[0][1], pair[1][1])]
                  for arguments in (theirs, ours))
@@ -124,9 +125,10 @@ def call(fn: Callable, words: str, *args: Any) -> Any:
         said = first_line(error)
         if "NVIDIA driver" in said or "__deepcopy__" in said:
             said = ("the GPUs of this check are simulated. They know `to`, `cuda` and `cpu`, so write it with one of "
-                    "these.")
-        elif "'NoneType' object has no attribute" in said and (line := rebinding(fn)):
-            said += f". (After the line `{line}`, that name means a new tensor, which has no gradient.)"
+                    "these. (Is there a `device` that is not used?)")
+        elif "'NoneType' object has no attribute" in said:
+            said += (f". (After the line `{line}`, that name means a new tensor, which has no gradient.)"
+                     if (line := rebinding(fn)) else ". (A gradient is None until `backward` has run for its tensor.)")
         raise Difference(f"{words}, your function raises {type(error).__name__}{where(fn, error)}: {said}") from None
 
 
@@ -140,7 +142,7 @@ def where(fn: Callable, error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """What the error says, without the pages that PyTorch adds."""
-    return (str(error).strip().splitlines() or ["(it says nothing)"])[0]
+    return (str(error).strip().splitlines() or ["(it says nothing)"])[0].removesuffix(", but expected one of:")
 
 
 class OutOfTime(Exception):

@@ -36,7 +36,7 @@ class Placed(Tensor):
         if func is Tensor.to:
             args, kwargs, target = without_target(args, kwargs)
         else:
-            if len(there) > 1 and func is not Tensor.copy_:
+            if len(there) > 1 and func not in (Tensor.copy_, Tensor.backward, torch.autograd.grad):
                 a, b = sorted(map(str, there))[:2]
                 raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
                                    f"{a} and {b}!")

@@ -81,3 +81,10 @@ def divided_by_the_ranks_that_have_a_gradient(module):
         total = gradient_of(p)
         dist.all_reduce(total)
         total /= max(have.item(), 1)
+
+
+def divided_without_a_remainder(module):
+    """`//` instead of `/`."""
+    for p in trained_params(module):
+        dist.all_reduce(gradient_of(p))
+        p.grad //= dist.get_world_size()

@@ -67,3 +67,21 @@ def scores_stay_where_they_are(net, X, y, devices):
     F.cross_entropy(torch.cat([r(A) for r, A in zip(replicas, shards)]), y).backward()
     for p, *qs in zip(net.parameters(), *[r.parameters() for r in replicas]):
         p.grad = sum(q.grad.to(devices[0]) for q in qs)
+
+
+def gradients_are_not_sent(net, X, y, devices):
+    """Added up on two devices."""
+    shards = [A.to(d) for A, d in zip(X.chunk(len(devices)), devices)]
+    replicas = [copy.deepcopy(net).to(A.device) for A in shards]
+    F.cross_entropy(torch.cat([r(A).to(devices[0]) for r, A in zip(replicas, shards)]), y).backward()
+    for p, *qs in zip(net.parameters(), *[r.parameters() for r in replicas]):
+        p.grad = sum(q.grad for q in qs)
+
+
+def nothing_is_sent(net, X, y, devices):
+    """All copies stay on the first device."""
+    shards = X.chunk(len(devices))
+    replicas = [copy.deepcopy(net) for _ in shards]
+    F.cross_entropy(torch.cat([r(A) for r, A in zip(replicas, shards)]), y).backward()
+    for p, *qs in zip(net.parameters(), *[r.parameters() for r in replicas]):
+        p.grad = sum(q.grad for q in qs)

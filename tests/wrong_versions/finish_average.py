@@ -80,3 +80,22 @@ def emptied_too_early(order, arrived, works):
     for p, work in zip(order, works):
         work.wait()
         p.grad /= dist.get_world_size()
+
+
+def the_order_is_emptied_too(order, arrived, works):
+    """The next backward finds no parameters."""
+    for p, work in zip(order, works):
+        work.wait()
+        gradient_of(p).div_(dist.get_world_size())
+    order.clear()
+    arrived.clear()
+    works.clear()
+
+
+def paired_with_the_set(order, arrived, works):
+    """A set has no order: waits for one gradient and divides a different one."""
+    for p, work in zip(arrived, works):
+        work.wait()
+        p.grad /= dist.get_world_size()
+    arrived.clear()
+    works.clear()

@@ -76,3 +76,15 @@ def the_return_is_forgotten(order, arrived, num_sent):
         if name not in arrived:
             break
         ready.append(name)
+
+
+def membership_in_a_list(order, arrived, num_sent):
+    """`in` on a list compares tensors by value."""
+    sent, out = order[:num_sent], []
+    for g in order:
+        if g in sent:
+            continue
+        if g not in arrived:
+            break
+        out.append(g)
+    return out

@@ -65,3 +65,11 @@ def the_gradient_is_gathered(optimizer, params, parts):
     for p, part in zip(params, parts):
         p.data.copy_(all_gather_parts(part.grad, p.shape))
     optimizer.zero_grad()
+
+
+def the_part_is_watched_by_autograd(optimizer, params, parts):
+    """`part` instead of `part.data`."""
+    optimizer.step()
+    for p, part in zip(params, parts):
+        p.data.copy_(all_gather_parts(part, p.shape))
+    optimizer.zero_grad()

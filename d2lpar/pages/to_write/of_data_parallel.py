@@ -1,6 +1,6 @@
 """The check of the function of `d2lpar.data_parallel` that readers write."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from torch import nn
 from d2lpar.data_parallel import by_deepcopy
 from d2lpar.devices import try_devices
 from d2lpar.pages.differences import Difference, call, same
-from d2lpar.pages.elsewhere import Placed, place, where
+from d2lpar.pages.elsewhere import place
 
 TWO = [torch.device("cuda", 0), torch.device("cuda", 1)]  # pretended: see elsewhere.py
 
@@ -29,23 +29,35 @@ class Linear(nn.Module):
         return X @ self.weight.T + self.bias
 
 
-class OnGPU(Linear):
-    """The same on a pretended device: it notes where it has been sent, and wants its input there."""
+class OnGPU(nn.Module):
+    """A linear classifier on a pretended GPU: `to` and `deepcopy` give it tensors there. It notes where copies compute."""
 
-    claimed: Any = TWO[0]
+    seen: ClassVar[list] = []
+
+    def __init__(self, device=TWO[0]):
+        super().__init__()
+        own = Linear()
+        self.tensors = [place(own.weight, device), place(own.bias, device)]
+
+    def parameters(self, recurse=True):
+        """The two tensors."""
+        return iter(self.tensors)
+
+    def named_parameters(self, *args, **kwargs):
+        """With their names."""
+        return zip(("weight", "bias"), self.tensors)
 
     def to(self, device):  # type: ignore[override]
         """Sent to the device, in place, as modules are."""
-        self.claimed = torch.device(device)
+        self.tensors = [place(p, device) for p in self.tensors]
         return self
 
+    def __deepcopy__(self, memo):
+        return OnGPU(self.tensors[0].device)
+
     def forward(self, X):
-        if where(X) != self.claimed:
-            raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
-                               f"{where(X)} (the images) and {self.claimed} (the copy of the network)!")
-        scores = super().forward(X.as_subclass(torch.Tensor)).as_subclass(Placed)
-        scores.claimed = self.claimed
-        return scores
+        self.seen.append(self.tensors[0].device)
+        return X @ self.tensors[0].T + self.tensors[1]
 
 
 def data(n):
@@ -77,5 +89,10 @@ def check_by_deepcopy(yours):
                              f"most {-(-n // k)}.")
         if sum(sizes) != n:
             raise Difference(f"{words}, the copies are called for {sum(sizes)} images in all.")
-    X, y = (place(x, TWO[0]) for x in data(3))
-    call(yours, "with two GPUs (they are simulated)", OnGPU(), X, y, TWO)
+    words, net = "with two GPUs (they are simulated)", OnGPU()
+    OnGPU.seen.clear()
+    call(yours, words, net, *(place(x, TWO[0]) for x in data(3)), TWO)
+    if set(OnGPU.seen) != set(TWO):
+        raise Difference(f"{words}, all copies compute on {OnGPU.seen[0]}: send each copy and its shard to its device.")
+    if [p.grad.device for p in net.parameters()] != [TWO[0]] * 2:
+        raise Difference(f"{words}, the gradients of the network are not on its device, {TWO[0]}.")

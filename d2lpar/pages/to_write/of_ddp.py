@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from d2lpar.pages.differences import Difference, call, compare_values
-from d2lpar.pages.on_ranks import compare_on_ranks
+from d2lpar.pages.on_ranks import SAME_ORDER, compare_on_ranks
 from d2lpar.ranks import Traffic
 
 
@@ -65,7 +65,13 @@ def warned(rank, broadcast):
 
 
 def check_broadcast_start(yours):
-    compare_on_ranks(yours, "if the parameter is 5 on rank 0 and 7 on rank 1", start, [[5], [7]])
+    try:
+        compare_on_ranks(yours, "if the parameter is 5 on rank 0 and 7 on rank 1", start, [[5], [7]])
+    except Difference as difference:
+        said = str(difference)
+        if "get_rank()" in said and "rank 0 and rank 1 are" in said:
+            said = said.replace(SAME_ORDER, "`src` is the rank that sends, so it must be the same on all ranks.")
+        raise Difference(said) from None
     compare_on_ranks(yours, "on three ranks with two parameters", start, [[(1, 2), 3], [(4, 5), 6], [(7, 8), 9]],
                      world_size=3)
     compare_on_ranks(yours, "if the network has a buffer", start, [[5], [7]], [{"seen": 3.0}, {"seen": 4.0}])
@@ -101,6 +107,7 @@ def unused(rank, fn):
 
 def check_average_gradients(yours):
     compare_on_ranks(yours, "if the gradients of two ranks are 2 and 6", average, [[2], [6]])
+    compare_on_ranks(yours, "if the gradients of two ranks are 2 and 5", average, [[2], [5]])
     compare_on_ranks(yours, "if the gradients of three ranks are 1, 2 and 6", average, [[1], [2], [6]], world_size=3)
     compare_on_ranks(yours, "for two parameters, p0 and p1", average, [[(1, 2), 3], [(5, 8), 13]])
     compare_on_ranks(yours, "if rank 1 has no gradient", average, [[2], [None]])
@@ -150,12 +157,19 @@ def check_sendable(yours):
             ("FGHK", "GH", 0), ("FGHK", "FGH", 0), ("FGHK", "FHK", 0), ("FGHK", "FHK", 1), ("FGHK", "FGHK", 1),
             ("FGHK", "FGK", 2)):
         case(order, arrived, num_sent)
-    first, second, third = (nn.Parameter(torch.zeros(2)) for _ in range(3))
-    words = "if the order consists of three parameters of equal values, of which the first two have arrived"
-    found = call(yours, words, [first, second, third], {first, second}, 0)
-    if [id(p) for p in found] != [id(first), id(second)]:
-        raise Difference(f"{words}, your function returns {len(found)} of them, or different ones. (`==` compares the values "
-                         "of two parameters; `in` for a set does not.)")
+    same_values, shapes = ([nn.Parameter(torch.zeros(n)) for n in sizes] for sizes in ((2, 2, 2), (3, 8, 2)))
+    why = ("`==` compares the values of two tensors, and so does `in` for a list. `in` for a set looks for the very same "
+           "object.")
+    for words, order, arrived, num_sent in (
+            ("if `order` consists of three parameters of equal values, of which the first two have arrived", same_values, 2, 0),
+            ("if `order` consists of three parameters of different shapes, and the first of the two that have arrived "
+             "has been sent", shapes, 2, 1)):
+        try:
+            found = list(call(yours, words, list(order), set(order[:arrived]), num_sent))
+        except Difference as difference:
+            raise Difference(f"{difference}. ({why})" if "tensor" in str(difference).lower() else str(difference)) from None
+        if [id(p) for p in found] != [id(p) for p in order[num_sent:arrived]]:
+            raise Difference(f"{words}, your function returns {len(found)} of them, or different ones. ({why})")
 
 
 class Late:
@@ -170,16 +184,29 @@ class Late:
         self.p.grad = self.total.clone()
 
 
+class Backwards(set):
+    """A set that is gone through in the order of its sum's arrival backwards, so that it cannot be taken for a list."""
+
+    def __init__(self, things):
+        super().__init__(things)
+        self.things = list(things)
+
+    def __iter__(self):
+        return iter(sorted((x for x in super().__iter__()), key=lambda x: -[id(y) for y in self.things].index(id(x))))
+
+
 def end_of_backward(rank, fn, totals):
     """The gradients after the end of a backward pass whose collectives give these sums, and what is left over."""
     net = layer(*totals)
     order = [*net.parameters()][::-1]
     for p in order:
         p.grad = torch.full_like(p, 100.0)
-    arrived, works = set(order), [Late(p, vector(*(t if isinstance(t, tuple) else (t,))))
+    before, arrived, works = list(order), Backwards(order), [Late(p, vector(*(t if isinstance(t, tuple) else (t,))))
                                   for p, t in zip(order, totals[::-1])]
     fn(order, arrived, works)
-    return {**{f"the gradient of p{i}" if len(totals) > 1 else "the gradient": p.grad
+    found = {"the number of parameters in `order`, which the next backward needs,": len(order)}
+    order[:] = before
+    return {**found, **{f"the gradient of p{i}" if len(totals) > 1 else "the gradient": p.grad
                for i, p in enumerate(net.parameters())},
             "the number of gradients left in `arrived`": len(arrived), "the number of works left in `works`": len(works)}
 
@@ -189,6 +216,7 @@ def check_finish_average(yours):
                      end_of_backward, [8])
     compare_on_ranks(yours, "on three ranks, if the sum is 12", end_of_backward, [12], world_size=3)
     compare_on_ranks(yours, "on two ranks, if the sums for p0 and p1 are 2 and 6", end_of_backward, [2, (6, 10)])
+    compare_on_ranks(yours, "on two ranks, if the sums for four parameters are 7, 1, 3 and 9", end_of_backward, [7, 1, 3, 9])
 
 
 def check_assign_buckets(yours):
