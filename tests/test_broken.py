@@ -65,7 +65,7 @@ def test_every_bug_says_what_is_wrong_and_whose_it_is(bug):
 def test_nothing_in_the_package_uses_a_bug(root):
     names = [bug.__name__ for bug in BUGS]
     for module in (root / "d2lpar").rglob("*.py"):
-        if module.stem != "broken":
+        if module.stem != "broken" and module.parent.name != "to_write":  # whose table says that they are given
             text = module.read_text("utf8")
             assert not re.search(r"import.*\bbroken\b|broken import", text), f"Import nothing from broken.py in {module.name} {GUIDE}"
             assert [name for name in names if name in text] == [], f"Name no bug of broken.py in {module.name} {GUIDE}"

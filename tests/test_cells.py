@@ -63,9 +63,10 @@ def test_functions_without_checks_call_one_another():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_default_argument_is_without_checks_too(order):
-    names = ("train", "train_batch")[::order]
+    names = ("evaluate_accuracy_gpus", "split_batch")[::order]
     unchecked = dict(zip(names, without_checks(*(getattr(d2lpar, name) for name in names))))
-    assert inspect.signature(unchecked["train"]).parameters["step"].default is unchecked["train_batch"]
+    default = inspect.signature(unchecked["evaluate_accuracy_gpus"]).parameters["split_f"].default
+    assert default is unchecked["split_batch"]
 
 
 def test_a_decorator_that_the_cell_shows_stays():

@@ -69,8 +69,8 @@ To write the functions yourself, run `make lab`.
 """
 WORDS = {"figure": "Fig.", "book": "../book/", "hint": "A hint", "way": "One way to write it", "answer": "The answer",
          "note": "*Yours to write: replace `...  # yours` with your code, and run the cell. Its last line checks your "
-                 "function. Until you have written it, this page uses the book's own; after that, it uses yours, right or "
-                 "not. To go back, put the dots back. A hint, and one way to write it, are folded below.*",
+                 "function. Until you have written it, this page uses the book's own; after that, it uses yours, right "
+                 "or not. To go back, put the dots back. A hint, and one way to write it, are folded below.*",
          "building": CLICK + BUILDING + YOURS.format(folder="lab", command="make lab"),
          "filled": CLICK + FILLED + YOURS.format(folder="lab/filled", command="make lab FILLED=1")}
 

@@ -29,6 +29,7 @@ def compare_on_ranks(fn: Callable, words: str, scene: Callable, *args: Any, worl
     notebook travels to the ranks with all that it uses. After an error or a hang, the next call starts new ranks.
     """
     ranks = group(world_size)
+    found: list = []
     expected = ranks.run(scene, home(fn.__name__), *args, timeout_s=60)
     try:
         counts = ranks.run(collectives, scene, fn, *args, timeout_s=differences.LIMIT_S)

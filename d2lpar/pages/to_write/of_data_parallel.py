@@ -39,11 +39,11 @@ class OnGPU(nn.Module):
         own = Linear()
         self.tensors = [place(own.weight, device), place(own.bias, device)]
 
-    def parameters(self, recurse=True):
+    def parameters(self, recurse=True):  # type: ignore[override]
         """The two tensors."""
         return iter(self.tensors)
 
-    def named_parameters(self, *args, **kwargs):
+    def named_parameters(self, *args, **kwargs):  # type: ignore[override]
         """With their names."""
         return zip(("weight", "bias"), self.tensors)
 
@@ -94,5 +94,5 @@ def check_by_deepcopy(yours):
     call(yours, words, net, *(place(x, TWO[0]) for x in data(3)), TWO)
     if set(OnGPU.seen) != set(TWO):
         raise Difference(f"{words}, all copies compute on {OnGPU.seen[0]}: send each copy and its shard to its device.")
-    if [p.grad.device for p in net.parameters()] != [TWO[0]] * 2:
+    if [getattr(p.grad, "device", None) for p in net.parameters()] != [TWO[0]] * 2:
         raise Difference(f"{words}, the gradients of the network are not on its device, {TWO[0]}.")
