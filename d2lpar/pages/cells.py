@@ -50,7 +50,7 @@ def without_checks(*functions: Callable) -> list[Callable]:
         text = "\n" * (_first_line(node) - 1) + "\n".join(line or "" for line in _lines(source, node))
         exec(compile(text, module.__file__ or "", "exec", dont_inherit=True), names)  # with its line numbers
     plain = {fn: names[fn.__name__] for fn in functions}
-    for copy in map(inspect.unwrap, plain.values()):  # a default argument, such as split_f=split_batch, is one of them too
+    for copy in map(inspect.unwrap, plain.values()):  # a default, such as split_batch, is one of them too
         defaults = copy.__defaults__ or ()
         copy.__defaults__ = tuple(plain.get(x, x) if callable(x) else x for x in defaults) or None
     return list(plain.values())
