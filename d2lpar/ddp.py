@@ -153,7 +153,7 @@ def average_in_hooks(module):
 
 
 def assign_buckets(tensors, first_bytes=2**20, cap_bytes=25 * 2**20):
-    """Which tensors travel together: lists of places, from the last tensor backwards.
+    """Which tensors travel together: lists of indices, from the last tensor backwards.
     A bucket is closed as soon as it has reached its cap, so it may be larger.
 
     The first one has a smaller cap, so that it can leave early. One dtype and device in each.

@@ -45,7 +45,7 @@ Click a title below to open a chapter in a new tab.
 """
 YOURS = """
 Change whatever you like: this is your own copy, in the folder `{folder}`, and the book itself stays as it is.
-For a chapter as it was, delete your copy of it and run `{command}` again.
+To get a chapter back as it was, delete your copy of it and run `{command}` again.
 [Part I is also available in Chinese (中文)](zh/00_start_here.ipynb), in the folder `{folder}/zh`.
 """
 BUILDING = """

@@ -76,7 +76,7 @@ def look_at_arguments(fn: Callable, words: str, ours: dict, theirs: dict, before
             text = (f"{words}, `{path}` is {shown(now)} as before, but your function should change it to "
                     f"{shown(should)}.")
             if (line := rebinding(fn)) and isinstance(now, Tensor) and not path.endswith(".grad"):
-                text += (f" The line `{line}` does not change a tensor: it gives its name, or its place, to a "
+                text += (f" The line `{line}` does not change a tensor: it makes a name, or an entry of a list, refer to a "
                          "different one.")
             raise Difference(text)
         if not differs(should, was):
@@ -124,7 +124,7 @@ def call(fn: Callable, words: str, *args: Any) -> Any:
     except (Exception, SystemExit) as error:
         said = first_line(error)
         if "NVIDIA driver" in said or "__deepcopy__" in said:
-            said = ("the GPUs of this check are simulated. They know `to`, `cuda` and `cpu`, so write it with one of "
+            said = ("the GPUs of this check are simulated. They support only `to`, `cuda` and `cpu`, so use one of "
                     "these. (Is there a `device` that is not used?)")
         elif "'NoneType' object has no attribute" in said:
             said += (f". (After the line `{line}`, that name means a new tensor, which has no gradient.)"
@@ -229,7 +229,7 @@ def differs(ours: Any, theirs: Any) -> str:
         if math.isclose(ours, theirs, rel_tol=1e-9, abs_tol=1e-12) or (math.isnan(ours) and math.isnan(theirs)):
             return ""
         if math.isclose(ours, theirs, rel_tol=1e-5):
-            like = ": it seems to be computed in float32" * math.isclose(ours, theirs, rel_tol=1e-7)
+            like = ": it seems to have been computed in float32" * math.isclose(ours, theirs, rel_tol=1e-7)
             return f"is {ours:.12g}, but should be {theirs:.12g}{like}"
         return f"is {shown(ours)}, but should be {shown(theirs)}"
     return "" if type(ours) is type(theirs) and ours == theirs else f"is {shown(ours)}, but should be {shown(theirs)}"
@@ -265,7 +265,7 @@ def tensor_differs(ours: Tensor, theirs: Tensor) -> str:
         return f"is {shown(ours)}, but should be {shown(theirs)}"
     if gap == length and not bool(a.any()):
         return "is zero, but should not be"
-    return f"is wrong: it differs by {gap / length:.0%} of its length"
+    return f"is wrong: its relative distance from the right value is {gap / length:.2g}"
 
 
 def shown(x: Any) -> str:

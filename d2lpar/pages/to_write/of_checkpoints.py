@@ -71,7 +71,7 @@ def look_at_the_disk(words, path, unfinished, old, data):
     """What is there at the end."""
     if not path.exists() or path.read_bytes() != data:
         found = f"a file of {path.stat().st_size} bytes, or of different ones" if path.exists() else "no file"
-        raise Difference(f"{words}, there should be a file with the 100 bytes at the end, but there is {found}.")
+        raise Difference(f"{words}, at the end there should be a file with the 100 bytes, but there is {found}.")
     if unfinished.exists():
         raise Difference(f"{words}, the unfinished file is still there at the end.")
 
@@ -87,7 +87,7 @@ def look_at_the_order(words, events, old, data):
                          "not whole. Write all of them under the name `unfinished`, and then rename that file.")
     at = kinds.index("rename")
     if "file" not in kinds:
-        raise Difference(f"{words}, the function never asks the disk for the bytes (`os.fsync(file.fileno())`): after a power "
+        raise Difference(f"{words}, the function never waits until the disk has the bytes (`os.fsync(file.fileno())`): after a power "
                          "failure, the file might have its name, but not its bytes.")
     if "file" not in kinds[:at]:
         raise Difference(f"{words}, the file gets its name first, and its bytes reach the disk after that: after a power "
@@ -97,7 +97,7 @@ def look_at_the_order(words, events, old, data):
         raise Difference(f"{words}, when `os.fsync` is called, the file has {size} of 100 bytes: Python still holds the rest "
                          "in a buffer of its own. (`file.flush()` empties it.)")
     if os.name != "nt" and "folder" not in kinds[at:]:
-        raise Difference(f"{words}, the disk is not asked for the new name (`sync_folder(path.parent)`, after the file has been "
+        raise Difference(f"{words}, the function does not wait until the disk has the new name (`sync_folder(path.parent)`, after the file has been "
                          "renamed): after a power failure, the name might be missing.")
 
 

@@ -43,7 +43,7 @@ def check_count_right(yours):
     compare(yours, "for four examples, three of which are right", lambda: plain([0.0, 1.0, 2.0, 1.0], [0, 1, 2, 2]))
 
     compare(yours, "for no examples", lambda: plain([], []))
-    compare(yours, "for no examples, and a network that cannot be called without", lambda: (
+    compare(yours, "for no examples, and a network that does not accept an empty batch", lambda: (
         Full(), torch.zeros(0, 1), torch.zeros(0, dtype=torch.long)))
 
 
@@ -73,7 +73,7 @@ def check_evaluate_accuracy_gpus(yours):
     same("the result", call(yours, words, net, data, split_f, try_devices(2)), 2 / 3, words)
     if seen != [2]:
         raise Difference(f"{words}, `split_f` should be called once for each batch, with both devices. "
-                         + ("It is not called." if not seen else f"It is called for {seen} devices."))
+                         + ("It is not called." if not seen else f"The numbers of devices in its calls are {seen}."))
 
 
 class Scores(nn.Module):

@@ -69,7 +69,7 @@ def check_rounds_s(yours):
     MB, link = 1_000_000, Link(2e-3, 3e-9)
     for words, rounds, *links in (
             ("for one round with one message of 4 MB, alpha = 2 ms, beta = 3 ms per MB and no bus", [[4 * MB]], link),
-            ("for two rounds with one message of 4 MB and of 1 MB, and no bus", [[4 * MB], [MB]], link),
+            ("for two rounds of one message each, of 4 MB and 1 MB, and no bus", [[4 * MB], [MB]], link),
             ("for one round with messages of 1, 4 and 2 MB, and no bus", [[MB, 4 * MB, 2 * MB]], link),
             ("for a round of three messages of 1 MB, and a bus with a latency of 5 ms only", [[MB] * 3], link, Link(5e-3, 0.0)),
             ("for a round of three messages of 1 MB, and a bus that takes 2 ms per MB", [[MB] * 3], link, Link(0.0, 2e-9)),

@@ -14,7 +14,7 @@ TWO = [torch.device("cuda", 0), torch.device("cuda", 1)]  # pretended: see elsew
 
 
 class Linear(nn.Module):
-    """A linear classifier of four values, which notes whom it was called for."""
+    """A linear classifier of four values, which notes how many images it is called with."""
 
     seen: ClassVar[list] = []
 
@@ -85,10 +85,10 @@ def check_by_deepcopy(yours):
                  f"{words}, your function changes the network: afterwards")
             same(f"the gradient of `{name}`", ours.grad, theirs.grad, words)
         if max(sizes) > -(-n // k):
-            raise Difference(f"{words}, one copy is called for {max(sizes)} images: each should get its shard only, of at "
+            raise Difference(f"{words}, one copy is called with {max(sizes)} images: each should get only its shard, of at "
                              f"most {-(-n // k)}.")
         if sum(sizes) != n:
-            raise Difference(f"{words}, the copies are called for {sum(sizes)} images in all.")
+            raise Difference(f"{words}, the copies are called with {sum(sizes)} images in all.")
     words, net = "with two GPUs (they are simulated)", OnGPU()
     OnGPU.seen.clear()
     call(yours, words, net, *(place(x, TWO[0]) for x in data(3)), TWO)

@@ -169,7 +169,7 @@ def check_sendable(yours):
         except Difference as difference:
             raise Difference(f"{difference}. ({why})" if "tensor" in str(difference).lower() else str(difference)) from None
         if [id(p) for p in found] != [id(p) for p in order[num_sent:arrived]]:
-            raise Difference(f"{words}, your function returns {len(found)} of them, or different ones. ({why})")
+            raise Difference(f"{words}, your function returns the wrong parameters ({len(found)} of them). ({why})")
 
 
 class Late:
@@ -185,14 +185,14 @@ class Late:
 
 
 class Backwards(set):
-    """A set that is gone through in the order of its sum's arrival backwards, so that it cannot be taken for a list."""
+    """A set that is iterated from its last element to its first, so that nobody can rely on its order."""
 
     def __init__(self, things):
         super().__init__(things)
         self.things = list(things)
 
     def __iter__(self):
-        return iter(sorted((x for x in super().__iter__()), key=lambda x: -[id(y) for y in self.things].index(id(x))))
+        return iter([x for x in reversed(self.things) if x in self])
 
 
 def end_of_backward(rank, fn, totals):

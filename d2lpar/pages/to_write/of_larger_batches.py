@@ -96,4 +96,4 @@ def check_accumulate_gradients(yours):
     parts = most_kept_bytes(yours, Counting(), *batch(12), 4)
     if parts > 0.5 * whole:
         raise Difference(f"for 12 examples in 4 micro-batches, autograd keeps {parts:,} bytes at once, and for one micro-batch "
-                         f"{whole:,}: nothing is saved. Call `backward()` for each micro-batch before the next one begins.")
+                         f"{whole:,}: no memory is saved. Call `backward()` for each micro-batch before the next one begins.")
