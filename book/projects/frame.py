@@ -27,8 +27,8 @@ def main():
     torch.manual_seed(rank)
 
     X, y = my_training.load_data()
-    if args.plain:
-        X = X.double()
+    dtype = torch.float64 if args.plain else torch.float32
+    X = X.to(dtype) if X.is_floating_point() else X
     n = (len(X) - 512) // 48 * 48  # whole minibatches, so that no example is repeated
     train, test = TensorDataset(X[:n], y[:n]), TensorDataset(X[-512:], y[-512:])
     sampler = DistributedSampler(train)
@@ -36,7 +36,7 @@ def main():
     print(f"rank {rank} of {k}: {len(loader)} minibatches of {loader.batch_size}")
 
     net = dp.resnet18(10, width=8) if args.net == "resnet" else my_training.make_net()
-    net = net.to(device, X.dtype)
+    net = net.to(device, dtype)
     optimizer = my_training.make_optimizer(net.parameters())
 
     for epoch in range(args.epochs):

@@ -76,8 +76,8 @@ def look_at_arguments(fn: Callable, words: str, ours: dict, theirs: dict, before
             text = (f"{words}, `{path}` is {shown(now)} as before, but your function should change it to "
                     f"{shown(should)}.")
             if (line := rebinding(fn)) and isinstance(now, Tensor) and not path.endswith(".grad"):
-                text += (f" The line `{line}` does not change a tensor: it makes a name, or an entry of a list, refer to a "
-                         "different one.")
+                text += (f" The line `{line}` does not change a tensor: it makes a name, or an entry of a list, refer "
+                         "to a different one.")
             raise Difference(text)
         if not differs(should, was):
             how = differs(now, was)

@@ -73,3 +73,11 @@ def the_part_is_watched_by_autograd(optimizer, params, parts):
     for p, part in zip(params, parts):
         p.data.copy_(all_gather_parts(part, p.shape))
     optimizer.zero_grad()
+
+
+def new_memory(optimizer, params, parts):
+    """The parameters are no longer views of the flat tensors."""
+    optimizer.step()
+    for p, part in zip(params, parts):
+        p.data = all_gather_parts(part.data, p.shape)
+    optimizer.zero_grad()

@@ -74,15 +74,15 @@ def main():
     torch.manual_seed(rank)
 
     X, y = my_training.load_data()
-    if args.plain:
-        X = X.double()
+    dtype = torch.float64 if args.plain else torch.float32
+    X = X.to(dtype) if X.is_floating_point() else X
     n = (len(X) - 512) // 48 * 48  # whole minibatches, so that no example is repeated
     train, test = TensorDataset(X[:n], y[:n]), TensorDataset(X[-512:], y[-512:])
     sampler = DistributedSampler(train)
     loader = DataLoader(train, batch_size=48 // k, sampler=sampler)
 
     net = dp.resnet18(10, width=8) if args.net == "resnet" else my_training.make_net()
-    net = MyDDP(net.to(device, X.dtype))
+    net = MyDDP(net.to(device, dtype))
     optimizer = my_training.make_optimizer(net.parameters())
     first = 0
     if args.resume:

@@ -34,7 +34,7 @@ def start(rank, broadcast, values, buffers=()):
     """A network whose parameters and buffers are these on its rank, and what they are afterwards."""
     net = layer(*values[rank])
     for name, value in dict(buffers[rank] if buffers else {}).items():
-        net.register_buffer(name, torch.tensor(value))
+        net.register_buffer(name, torch.tensor(value), persistent=False)
     known = [*net.parameters()]
     broadcast(net)
     found = {f"p{i}" if len(known) > 1 else "the parameter": p.detach() for i, p in enumerate(net.parameters())}
@@ -176,12 +176,12 @@ class Late:
     """A collective that is under way: the sum is there after `wait`."""
 
     def __init__(self, p, total):
-        self.p, self.total, self.waits = p, total, 0
+        self.grad, self.total, self.waits = p.grad, total, 0
 
     def wait(self):
         """Now the sum is there."""
         self.waits += 1
-        self.p.grad = self.total.clone()
+        self.grad.copy_(self.total)
 
 
 class Backwards(set):

@@ -47,13 +47,14 @@ def check_distance(yours):
             lambda: ([torch.tensor([1e-30, 3e-30])], [torch.tensor([1e-30, 1e-30])]))
     compare(yours, "in float32, for 100,000,000 and the reference 1",
             lambda: ([torch.tensor([1e8])], [torch.tensor([1.0])]))
-    fewer = [torch.tensor([2.0, 2.0])], [torch.ones(2), torch.ones(2)]
-    try:
-        found = yours(*fewer)
-    except Exception:
-        return
-    raise Difference(f"if a tensor is missing, your function returns {shown(found)}, but it should raise an error: "
-                     "otherwise nobody notices. (`zip` has an option for this.)")
+    one, two = [torch.tensor([2.0, 2.0])], [torch.ones(2), torch.ones(2)]
+    for words, pair in (("if a tensor is missing", (one, two)), ("if the reference lacks a tensor", (two, one))):
+        try:
+            found = yours(*pair)
+        except Exception:
+            continue
+        raise Difference(f"{words}, your function returns {shown(found)}, but it should raise an error: otherwise nobody "
+                         "notices. (`zip` has an option for this.)")
 
 
 def check_one_worker(yours):

@@ -118,7 +118,7 @@ def steps(rank, fn, values, grads):
     for i, each in enumerate(values):
         net.register_parameter(f"p{i}", nn.Parameter(tensor(each)))
     params, parts = [*net.parameters()], parts_to_step(net)
-    optimizer, found = torch.optim.SGD(parts, lr=0.5, momentum=0.5), {}
+    optimizer, found, memory = torch.optim.SGD(parts, lr=0.5, momentum=0.5), {}, [p.data_ptr() for p in params]
     for step, of_step in enumerate(grads):
         for part, grad in zip(parts, of_step[rank]):
             part.grad = tensor(grad) + (0 if part.grad is None else part.grad)
@@ -128,6 +128,8 @@ def steps(rank, fn, values, grads):
         found |= {f"p{i}, {after}," if len(params) > 1 else f"the parameter, {after},": p.detach().clone()
                   for i, p in enumerate(params)}
         found[f"what is left in the gradients of the parts, {after},"] = left
+        found["whether all parameters are still where they were in memory (so that the parts are views of them),"] = \
+            memory == [p.data_ptr() for p in params]
     return found
 
 
