@@ -185,7 +185,7 @@ def save_checkpoint(folder, step, state):
 
 def read_checkpoint(path):
     """The state in a file and its digest. If the file cannot be loaded, the state is
-    None, and the digest is no digest."""
+    None, and the second value says why."""
     data = io.BytesIO(path.read_bytes())
     try:
         state = torch.load(data, "cpu", weights_only=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from io import StringIO
+from math import inf, nan
 from pathlib import Path
 
 import nbformat
@@ -169,10 +170,8 @@ def test_the_check_blames_the_function_that_is_wrong() -> None:
         "Not yet: `train_batch` calls your `split_batch`, which is not right yet: for 5 examples on 2 devices")
 
 
-@pytest.mark.parametrize("thing", [3, None, "allreduce", print, lambda x: x])
+@pytest.mark.parametrize("thing", [3, None, print, lambda x: x])
 def test_what_is_no_function_of_the_book_is_not_checked(thing: object) -> None:
-    if isinstance(thing, str):
-        return  # the label of an exercise
     assert printed(check_function, thing).startswith("Nothing to check: ")
 
 
@@ -239,7 +238,13 @@ def test_other_ways_to_write_them_are_right() -> None:
     (torch.tensor([2.0, 4.0]), torch.tensor([1.0, 2.0]), "is 2 times what it should be"),
     (torch.ones(2, 1), torch.ones(2), "has the shape (2, 1), but should have (2,)"),
     (torch.ones(2, dtype=torch.float64), torch.ones(2), "has the dtype torch.float64, but should have torch.float32"),
-    (torch.zeros(0), torch.zeros(1), "has the shape (0,)")])
+    (torch.zeros(0), torch.zeros(1), "has the shape (0,)"),
+    (torch.tensor([inf, 5.0]), torch.tensor([inf, 1.0]), "is [inf, 5.0], but should be [inf, 1.0]"),
+    (torch.tensor([0.0, 1.0]), torch.tensor([inf, 1.0]), "is [0.0, 1.0], but should be [inf, 1.0]"),
+    (torch.tensor([-inf]), torch.tensor([inf]), "is [-inf], but should be [inf]"),
+    (torch.tensor([inf]), torch.tensor([1.0]), "is [inf], but should be [1.0]"),
+    (torch.tensor([1.0, nan]), torch.tensor([nan, 1.0]), "is [1.0, nan], but should be [nan, 1.0]"),
+    (torch.zeros(9), torch.ones(9), "is zero, but should not be")])
 def test_a_difference_is_said_in_words(ours: object, theirs: object, said: str) -> None:
     def distance(x: object) -> object:
         return ours
@@ -257,22 +262,21 @@ def as_written(edition: nbformat.NotebookNode, chapter: nbformat.NotebookNode) -
             cell.source = f"{''.join(head)}{own[cell.id].source}\n\n\n{tail}"
 
 
+BUILDING = [path for path in CHAPTERS if any(map(written_in, nbformat.read(path, as_version=4).cells))]
 QUICK = ("01_why_gradients_split", "18_rings_true_and_false", "20_four_thousand_devices")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("written", [False, True], ids=["untouched", "written"])
 @pytest.mark.parametrize("path", [pytest.param(path, marks=[] if path.stem in QUICK else [pytest.mark.weekly])
-                                  for path in CHAPTERS], ids=[path.stem for path in CHAPTERS])
+                                  for path in BUILDING], ids=[path.stem for path in BUILDING])
 def test_a_building_chapter_runs_whole_untouched_and_written(path: Path, written: bool) -> None:
     chapter = nbformat.read(path, as_version=4)
     edition = building_edition(chapter, WORDS)
-    if not any("@book.yours" in cell.source for cell in edition.cells):
-        return  # nothing is written there; make test runs the chapter
     if written:
         as_written(edition, chapter)
     edition.cells = [cell for cell in edition.cells if "nbval-skip" not in cell.metadata.get("tags", [])]
     NotebookClient(edition, timeout=900, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}).execute()
     said = ["".join(output.get("text", "") for output in cell.outputs) for cell in edition.cells
             if cell.cell_type == "code" and "@book.yours" in cell.source]
-    assert all(text == "Right.\n" if written else text.startswith("Not written yet: the book's own") for text in said), said
+    assert said and all(text == "Right.\n" if written else text.startswith("Not written yet: the book's own") for text in said), said

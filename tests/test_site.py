@@ -12,6 +12,8 @@ import nbformat
 import pytest
 import yaml
 
+from building_edition import answers
+from d2lpar.pages.explorer import VEGALITE
 from export_script import script_of
 
 pytestmark = pytest.mark.slow
@@ -130,3 +132,11 @@ def test_each_chapter_can_be_downloaded_as_the_notebook_and_as_one_script(
         script = offered[".py"].read_text("utf8")
         assert script == script_of(chapter)
         compile(script, offered[".py"].name, "exec")
+
+
+def test_the_building_edition_folds_the_answers_that_the_site_hides(root: Path, notebooks: list[Path], site: Path) -> None:
+    for chapter in notebooks:
+        text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
+        found = [cell for cell in answers(nbformat.read(chapter, as_version=4))
+                 if not any(VEGALITE in output.get("data", {}) for output in cell.outputs)]  # used to guess
+        assert len(found) == len(set(re.findall(r"answers-\d+", text))), f"Tag the cells of {chapter.stem} that answer a question {PARTS}"

@@ -499,7 +499,7 @@ def test_of_many_files_the_verdict_names_twenty_and_counts_the_others() -> None:
 
 @pytest.mark.weekly
 def test_many_small_files_are_kept_for_a_program_that_deletes_them(tmp_path: Path) -> None:
-    """Copied in half a second, 8,160 of 20,000 were."""
+    """With half a second for the copies, only 8,160 of 20,000 came back."""
     folder, kept = tmp_path / "data", tmp_path / "kept"
     for one in (folder, kept):
         one.mkdir()

@@ -69,8 +69,8 @@ def stub(source: str, name: str) -> str:
     if name in PARTLY:
         kept = [hole(line) for line in lines]
     else:
-        begin, end = node.body[0].end_lineno or 0, [node.end_lineno or 0, len(lines)][-1]
-        numbered = [found[2] for line in lines[begin:end] if (found := NUMBERED.match(line))]
+        begin = node.body[0].end_lineno or 0
+        numbered = [found[2] for line in lines[begin:] if (found := NUMBERED.match(line))]
         kept = [*lines[:begin], *(f"    # {step}" for step in numbered), "    ...  # yours"]
     return "\n".join(["@book.yours", *kept, "", "", f"book.check({name})"])
 

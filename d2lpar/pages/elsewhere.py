@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree  # nested tuples, lists and dicts; torch's own collectives use it too
 
 CPU = torch.device("cpu")
 
@@ -28,7 +29,7 @@ class Placed(Tensor):
         kwargs, attribute = dict(kwargs or {}), getattr(func, "__self__", None)
         if attribute is Tensor.device:
             return where(args[0])
-        there = {where(x) for x in leaves((args, kwargs))
+        there = {where(x) for x in pytree.tree_leaves((args, kwargs))
                  if isinstance(x, Placed) or (isinstance(x, Tensor) and x.dim())}
         if func in (Tensor.cpu, Tensor.cuda):
             index = args[1] if len(args) > 1 else kwargs.pop("device", 0)
@@ -40,12 +41,12 @@ class Placed(Tensor):
                 a, b = sorted(map(str, there))[:2]
                 raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, "
                                    f"{a} and {b}!")
-            first = next((x for x in leaves(args) if isinstance(x, Tensor)), None)  # or in the list that `stack` takes
+            first = next((x for x in pytree.tree_leaves(args) if isinstance(x, Tensor)), None)
             target = torch.device(kwargs.pop("device", None) or where(first))
         result = super().__torch_function__(func, types, args, kwargs)
         if attribute is Tensor.grad and isinstance(result, Tensor):  # which PyTorch returns as a plain tensor
             result = result.as_subclass(Placed)
-        for x in leaves(result):
+        for x in pytree.tree_leaves(result):
             if isinstance(x, Placed) and not hasattr(x, "claimed"):
                 x.claimed = target
         return result
@@ -62,13 +63,6 @@ def without_target(args: tuple, kwargs: dict) -> tuple[tuple, dict, torch.device
     if target != where(x):
         kwargs["copy"] = True
     return (x, *(rest or [CPU])), kwargs, target
-
-
-def leaves(x: Any) -> list:
-    """All that is in nested lists, tuples and dictionaries."""
-    if isinstance(x, dict):
-        return leaves(list(x.values()))
-    return [leaf for part in x for leaf in leaves(part)] if isinstance(x, (list, tuple)) else [x]
 
 
 def where(x: Any) -> torch.device:
@@ -88,7 +82,7 @@ class Pretending(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Iterable, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = dict(kwargs or {})
-        if not any(isinstance(x, Placed) for x in leaves((args, kwargs))):
+        if not any(isinstance(x, Placed) for x in pytree.tree_leaves((args, kwargs))):
             if func in (Tensor.to, Tensor.cuda):
                 return func(args[0].as_subclass(Placed), *args[1:], **kwargs)
             if torch.device(kwargs.get("device") or CPU).type == "cuda":
@@ -99,4 +93,4 @@ class Pretending(TorchFunctionMode):
 
 def pretending(*args: Any) -> AbstractContextManager:
     """In this block, `device=x.device` works even if the x in `args` only claims to be there."""
-    return Pretending() if any(isinstance(x, Placed) for x in leaves(args)) else nullcontext()
+    return Pretending() if any(isinstance(x, Placed) for x in pytree.tree_leaves(args)) else nullcontext()
