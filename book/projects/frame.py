@@ -1,4 +1,7 @@
-"""ResNet-18, trained with a DDP of my own: torchrun --standalone --nproc-per-node=2 my_ddp.py"""
+"""ResNet-18, trained with a DDP of my own.
+
+torchrun --standalone --nproc-per-node=2 my_ddp.py
+"""
 
 import argparse
 import os
@@ -16,7 +19,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--net", choices=["resnet", "mine"], default="resnet")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--plain", action="store_true", help="float64, frozen BatchNorm, no mirroring")
+    parser.add_argument("--plain", action="store_true",
+                        help="float64, frozen BatchNorm, no mirroring")
     parser.add_argument("--save", help="write a checkpoint here after each epoch")
     args = parser.parse_args()
 
@@ -45,7 +49,8 @@ def main():
         for X, y in loader:
             X, y = X.to(device), y.to(device)
             if not args.plain:
-                X = torch.where(torch.rand(len(X), 1, 1, 1, device=device) < 0.5, X, X.flip(3))
+                chance = torch.rand(len(X), 1, 1, 1, device=device)
+                X = torch.where(chance < 0.5, X, X.flip(3))
             ...  # the training step
     dist.destroy_process_group()
 

@@ -26,6 +26,7 @@ KEYWORDS = {
     "notebooks/05_concise_data_parallelism": ["DataParallel"],
     "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
     "notebooks/23_cluster_in_a_laptop": ["simulate a network", "network emulation", "Mininet"],
+    "notebooks/14_is_my_script_right": ["my DDP is wrong"],
     "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
     "notebooks/appendix/ddp_as_people_use_it": ["mixed precision DDP", "torch.compile DDP"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],

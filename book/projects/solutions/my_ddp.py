@@ -1,4 +1,7 @@
-"""ResNet-18, trained with a DDP of my own: torchrun --standalone --nproc-per-node=2 my_ddp.py"""
+"""ResNet-18, trained with a DDP of my own.
+
+torchrun --standalone --nproc-per-node=2 my_ddp.py
+"""
 
 import argparse
 import os
@@ -14,7 +17,7 @@ from d2lpar.ddp import at_end_of_backward
 
 
 class MyDDP(nn.Module):
-    """`module` with the parameters of rank 0; each backward pass averages its gradients."""
+    """`module` with the parameters of rank 0; backward averages the gradients."""
 
     def __init__(self, module):
         super().__init__()
@@ -33,7 +36,8 @@ class MyDDP(nn.Module):
         if not self.there:
             at_end_of_backward(self.finish)
         self.there.add(p)
-        while len(self.sent) < len(self.params) and self.params[len(self.sent)] in self.there:
+        n = len(self.params)
+        while len(self.sent) < n and self.params[len(self.sent)] in self.there:
             grad = self.params[len(self.sent)].grad
             self.sent.append(dist.all_reduce(grad, async_op=True))
 
@@ -46,7 +50,7 @@ class MyDDP(nn.Module):
 
 
 def evaluate(net, data, rank, k, device):
-    """The share of the examples that the ranks classify correctly, each its own part."""
+    """The share of the examples that the ranks classify correctly."""
     for x in net.module.buffers():  # BatchNorm's statistics
         dist.broadcast(x, src=0)
     net.eval()
@@ -62,7 +66,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--net", choices=["resnet", "mine"], default="resnet")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--plain", action="store_true", help="float64, frozen BatchNorm, no mirroring")
+    parser.add_argument("--plain", action="store_true",
+                        help="float64, frozen BatchNorm, no mirroring")
     parser.add_argument("--save", help="write a checkpoint here after each epoch")
     parser.add_argument("--resume", help="start from this checkpoint")
     args = parser.parse_args()
@@ -97,7 +102,8 @@ def main():
         for X, y in loader:
             X, y = X.to(device), y.to(device)
             if not args.plain:
-                X = torch.where(torch.rand(len(X), 1, 1, 1, device=device) < 0.5, X, X.flip(3))
+                chance = torch.rand(len(X), 1, 1, 1, device=device)
+                X = torch.where(chance < 0.5, X, X.flip(3))
             optimizer.zero_grad()
             my_training.loss(net(X), y).mean().backward()
             nn.utils.clip_grad_norm_(net.parameters(), 1.0)

@@ -13,8 +13,10 @@ from d2lpar import allreduce, split_batch, try_devices
 def make_net():
     """A new network."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, kernel_size=3, stride=2, padding=1), nn.GroupNorm(4, 16), nn.ReLU(),
-        nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1), nn.GroupNorm(4, 32), nn.ReLU(),
+        nn.Conv2d(1, 16, kernel_size=3, stride=2, padding=1),
+        nn.GroupNorm(4, 16), nn.ReLU(),
+        nn.Conv2d(16, 32, kernel_size=3, stride=2, padding=1),
+        nn.GroupNorm(4, 32), nn.ReLU(),
         nn.Flatten(), nn.Linear(32 * 7 * 7, 10),
     )
 
@@ -43,7 +45,8 @@ def train(num_devices, net, minibatches, num_epochs=1):
     for _ in range(num_epochs):
         for X, y in minibatches:
             X_shards, y_shards = split_batch(X, y, devices)
-            for A, b, replica, optimizer in zip(X_shards, y_shards, replicas, optimizers):
+            ranks = zip(X_shards, y_shards, replicas, optimizers)
+            for A, b, replica, optimizer in ranks:
                 optimizer.zero_grad()
                 loss(replica(A), b).sum().backward()
             for copies in zip(*[replica.parameters() for replica in replicas]):
