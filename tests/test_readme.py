@@ -38,10 +38,10 @@ def test_the_picture_shows_the_numbers_of_its_chapter_and_the_words_beside_it_sa
 
 
 def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, readme: str) -> None:
-    cells = nbformat.read(root / "notebooks" / "14_is_my_script_right.ipynb", as_version=4).cells
+    cells = nbformat.read(root / "notebooks" / "12_is_my_script_right.ipynb", as_version=4).cells
     watched = next(cell for cell in cells if cell.cell_type == "code" and "dp.watch" in cell.source)
     assert re.search(r"^```text\n(.*?)```", readme, re.M | re.S)[1] == watched.outputs[0].text, (
-        "Show in README.md (left) what 14_is_my_script_right prints (right) (book/authors.md, The rules)")
+        "Show in README.md (left) what 12_is_my_script_right prints (right) (book/authors.md, The rules)")
     lines = (root / "d2lpar" / "pages" / "stored" / "ring.py").read_text("utf8").splitlines()
     assert "script of thirty lines" in readme and len(lines) in range(28, 33), (
         "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and change this test (book/authors.md, The rules)")

@@ -24,13 +24,13 @@ LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.syste
 # What readers call what a page, or a section with this label, is about, in words that its title lacks.
 KEYWORDS = {
     "notebooks/05_concise_data_parallelism": ["DataParallel"],
-    "notebooks/07_batchnorm": ["SyncBatchNorm", "sync batch norm"],
-    "notebooks/23_cluster_in_a_laptop": ["simulate a network", "network emulation", "Mininet"],
-    "notebooks/14_is_my_script_right": ["my DDP is wrong"],
-    "notebooks/15_training_that_survives": ["resume", "checkpoint", "preemption"],
+    "notebooks/14_batchnorm": ["SyncBatchNorm", "sync batch norm"],
+    "notebooks/18_cluster_in_a_laptop": ["simulate a network", "network emulation", "Mininet"],
+    "notebooks/12_is_my_script_right": ["my DDP is wrong"],
+    "notebooks/13_training_that_survives": ["resume", "checkpoint", "preemption"],
     "notebooks/appendix/ddp_as_people_use_it": ["mixed precision DDP", "torch.compile DDP"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
-    "notebooks/17_sharding": ["FSDP", "ZeRO", "fully_shard"],
+    "notebooks/19_sharding": ["FSDP", "ZeRO", "fully_shard"],
     "notebooks/21_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism"],
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
