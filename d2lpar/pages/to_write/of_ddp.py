@@ -27,7 +27,7 @@ def layer(*values):
     return module
 
 
-# Chapter 10: the same start
+# How does DDP average while backward runs? the same start
 
 
 def start(rank, broadcast, values, buffers=()):
@@ -83,7 +83,7 @@ def check_broadcast_start(yours):
                          "autograd watches. Call the collective with `x.detach()`.") from difference
 
 
-# Chapter 10: after backward
+# How does DDP average while backward runs? after backward
 
 
 def average(rank, fn, grads):
@@ -143,7 +143,7 @@ def shaped(rank, fn):
                                                                 for name, p in net.named_parameters()}}
 
 
-# Chapter 10: in hooks
+# How does DDP average while backward runs? in hooks
 
 
 def check_sendable(yours):
@@ -235,7 +235,7 @@ def check_assign_buckets(yours):
                    [torch.zeros(2, 2), torch.zeros(2, 2)], 10, 10)
 
 
-# Chapter 12
+# Where does each rank's data come from?
 
 
 class Moody(nn.Module):
