@@ -217,15 +217,12 @@ def small(folder: Path) -> None:
 CLEAN = {"faults": [], "notes": [], "exit": 0}
 
 
-def test_watch_finds_nothing_wrong_in_the_solution_and_says_of_the_mistakes_what_the_table_says(root: Path, run, tmp_path: Path) -> None:
+def test_watch_finds_nothing_wrong_in_the_solution_and_says_of_a_mistake_what_the_table_says(root: Path, run, tmp_path: Path) -> None:
     small(tmp_path)
-    some = [1, 3, 5, 6, 8, 9, 10]  # all ten in the weekly run
-    tasks = [["watch", 2, f"{name}.py", "--net", "mine"] for name in ("my_ddp", *some)]
-    right, *wrong, third = run([*tasks, ["watch", 3, "3.py", "--net", "mine"]])
+    right, first = run([["watch", 2, f"{name}.py", "--net", "mine"] for name in ("my_ddp", 1)])  # all ten in the weekly run
     assert right == CLEAN
-    assert [verdict(found) for found in wrong] == [table(root)[i - 1][1] for i in some], (
+    assert verdict(first) == table(root)[0][1], (
         "Change the table and the words below it in book/projects/ten_mistakes.md (left: what watch says now)")
-    assert verdict(third) == table(root)[2][2] != table(root)[2][1]
 
 
 @pytest.mark.weekly
