@@ -102,11 +102,11 @@ WRONG = {  # what is changed in the solution, and what the check must say
                           ["the step is 2.5 times what it should be", "make_optimizer"]),
     "only some examples": ([(SUMMED, "loss(replica(A), b)[1:].sum().backward()")], ["off by"]),
     "an exception": ([(ADDED, "                allreduce(p.grad for p in copies)\n")],
-                     ["running `train` on 1 device raises TypeError in line 50, `allreduce(p.grad for p in copies)`"]),
+                     ["running `train` on 1 device raises TypeError in line 53, `allreduce(p.grad for p in copies)`"]),
     "float32": ([("replica(A), b)", "replica(A.float()), b)")], ["The check computes in float64"]),
     "an argument more": ([("minibatches, num_epochs=1)", "minibatches, num_epochs)")], ["all other arguments need default values"]),
     "a name is missing": ([("def loss(", "def my_loss(")], ["has no function `loss`", "one number for each example"]),
-    "a syntax error": ([("def loss(scores, y):", "def loss(scores, y)")], ["raises SyntaxError in line 28: expected ':'."]),
+    "a syntax error": ([("def loss(scores, y):", "def loss(scores, y)")], ["raises SyntaxError in line 30: expected ':'."]),
     "nothing returned": ([("    return replicas\n", "")], ["it returns nothing (is there a `return`?)"]),
     "one network returned": ([("    return replicas\n", "    return replicas[0]\n")], ["list of its replicas", "type Sequential"]),
     "too few returned": ([("    return replicas\n", "    return replicas[:1]\n")], ["on 2 devices, `train` returns 1 network."]),
@@ -149,7 +149,7 @@ def test_a_right_training_loop_passes(name: str, says, solution: str) -> None:
 
 
 def test_what_the_first_stage_ends_with_is_what_its_page_shows(says, solution: str, root: Path) -> None:
-    page = (root / "book" / "projects" / "own_network.md").read_text("utf8")
+    page = " ".join((root / "book" / "projects" / "own_network.md").read_text("utf8").split())  # whose lines are shorter
     assert says("") in page and says(solution) in page
     assert says(solution[:solution.index("def train")]) in page
     assert says(solution.replace("    return replicas\n", "    return replicas[:1]\n")) in page
@@ -217,15 +217,12 @@ def small(folder: Path) -> None:
 CLEAN = {"faults": [], "notes": [], "exit": 0}
 
 
-def test_watch_finds_nothing_wrong_in_the_solution_and_says_of_the_mistakes_what_the_table_says(root: Path, run, tmp_path: Path) -> None:
+def test_watch_finds_nothing_wrong_in_the_solution_and_says_of_a_mistake_what_the_table_says(root: Path, run, tmp_path: Path) -> None:
     small(tmp_path)
-    some = [1, 3, 5, 6, 8, 9, 10]  # all ten in the weekly run
-    tasks = [["watch", 2, f"{name}.py", "--net", "mine"] for name in ("my_ddp", *some)]
-    right, *wrong, third = run([*tasks, ["watch", 3, "3.py", "--net", "mine"]])
+    right, first = run([["watch", 2, f"{name}.py", "--net", "mine"] for name in ("my_ddp", 1)])  # all ten in the weekly run
     assert right == CLEAN
-    assert [verdict(found) for found in wrong] == [table(root)[i - 1][1] for i in some], (
+    assert verdict(first) == table(root)[0][1], (
         "Change the table and the words below it in book/projects/ten_mistakes.md (left: what watch says now)")
-    assert verdict(third) == table(root)[2][2] != table(root)[2][1]
 
 
 @pytest.mark.weekly
