@@ -62,6 +62,19 @@ def test_the_readmes_and_help_say_of_each_way_of_training_what_watch_judges(root
     assert "exit code is 3" in words and stored_results("trainers")["trainers"]["fully_shard"]["coverage"]["exchange"] == "not judged"
 
 
+def test_the_manual_has_every_option_of_both_commands_and_every_exit_code(root: Path, capsys: pytest.CaptureFixture) -> None:
+    cells = nbformat.read(root / "notebooks" / "appendix" / "watch_and_diagnose.ipynb", as_version=4).cells
+    manual = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for command in ("watch", "diagnose"):
+        with pytest.raises(SystemExit):
+            _parser().parse_args([command, "--help"])
+        words = capsys.readouterr().out
+        options, codes = {*re.findall(r"--[a-z-]+", words)} - {"--help"}, re.findall(r"\b(\d) (?:no|a|it)\b", words.partition("xit codes:")[2].replace("\n", " "))
+        assert options >= {"--ranks", "--allow", "--json"} and codes[:3] == ["0", "1", "2"], words
+        assert [option for option in sorted(options) if f"`{option}" not in manual] == [], f"Describe these options of {command} in the manual {TOOLS}"
+        assert [code for code in codes if f"\n| {code} | " not in manual] == [], f"Describe these exit codes of {command} in the manual {TOOLS}"
+
+
 def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
     shown = re.search(r"^```python\n(.*?)\n```", readme, re.M | re.S)[1]
     head, docstring, *body = package_text("scratch", "train_batch").splitlines()

@@ -27,6 +27,7 @@ KEYWORDS = {
     "notebooks/14_batchnorm": ["SyncBatchNorm", "sync batch norm"],
     "notebooks/18_cluster_in_a_laptop": ["simulate a network", "network emulation", "Mininet"],
     "notebooks/12_is_my_script_right": ["my DDP is wrong"],
+    "notebooks/appendix/watch_and_diagnose": ["check my script in CI", "false positives"],
     "notebooks/13_training_that_survives": ["resume", "checkpoint", "preemption"],
     "notebooks/appendix/ddp_as_people_use_it": ["mixed precision DDP", "torch.compile DDP"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
