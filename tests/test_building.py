@@ -263,7 +263,7 @@ def as_written(edition: nbformat.NotebookNode, chapter: nbformat.NotebookNode) -
 
 
 BUILDING = [path for path in CHAPTERS if any(map(written_in, nbformat.read(path, as_version=4).cells))]
-QUICK = ("01_why_gradients_split", "16_rings_true_and_false", "17_four_thousand_devices")
+QUICK = ("01_why_gradients_split", "16_rings_true_and_false", "17_when_it_pays")
 
 
 @pytest.mark.slow
