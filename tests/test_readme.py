@@ -93,6 +93,6 @@ def test_the_ways_through_the_book_take_about_as_long_as_they_say(root: Path, re
         assert 0.8 * longest <= told[words] <= longest, (
             f"Change README.md and book/index.md: the way of {words} takes {told[words]:.0f} minutes {INDEX}")
     in_index = [int(number) for number in re.findall(r"\*(\d+) min\*", index)]
-    assert sum(in_index[:8]) <= 180, "PyTorch's DDP, chapter 9, begins within three hours: shorten or move a chapter before it"
+    assert sum(in_index[:8]) <= 180, "PyTorch's DDP begins within three hours: shorten or move one of the first eight chapters"
     number = re.search(r"book of (\d+) Jupyter notebooks", readme)[1]
     assert int(number) == len(minutes), f"Write {len(minutes)} notebooks instead of {number} in the first lines of README.md {INDEX}"
