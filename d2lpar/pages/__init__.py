@@ -22,6 +22,7 @@ from d2lpar.pages.plot import draw_curves as draw_curves
 from d2lpar.pages.plot import draw_cuts as draw_cuts
 from d2lpar.pages.plot import draw_fit as draw_fit
 from d2lpar.pages.plot import draw_halving as draw_halving
+from d2lpar.pages.plot import draw_holdings as draw_holdings
 from d2lpar.pages.plot import draw_intervals as draw_intervals
 from d2lpar.pages.plot import draw_memory as draw_memory
 from d2lpar.pages.plot import draw_panels as draw_panels
