@@ -7,9 +7,9 @@ Devices, data and time: try_devices, describe_devices, run_on_devices, load_data
 One step: lenet, lenet_params, loss, LeNet, resnet18, initialize, init_weights; one_worker, distance, same_bits,
     equal_bits; get_params, allreduce, split_batch, sgd, train_batch, train_batch_threads, evaluate_accuracy, train
 DataParallel: scatter, replicate, gather, DataParallel, count_right, evaluate_accuracy_gpus, train_data_parallel
-Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
 Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic, OwnDDP, count_right_on_ranks, Memory,
     shard_parameters, save_checkpoint, newest_checkpoint, Cluster, ClusterError
+Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
 Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s
 Is my script right: watch, diagnose, check_feed
 

@@ -19,6 +19,7 @@ from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
+MANUAL = " The rules and their limits are on the book's page \"`watch` and `diagnose`: the manual\"."
 SCHEMA = 1  # of the JSON that `watch` and `diagnose` print
 
 
@@ -81,7 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("file", nargs="?", default="train_ddp.py", help="file to write (default: train_ddp.py)")
     about = "train on a single device and on ranks, and say what differs (takes seconds)"
     options = commands.add_parser("diagnose", help=about, description=about,
-                                  epilog="exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run")
+                                  epilog="Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run."
+                                         + MANUAL)
     options.add_argument("file", help="defines train(net, batches), make_net(), and a batch, X and y")
     options.add_argument("--ranks", type=_count, default=2, help="number of ranks (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",
@@ -96,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
         "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run or took no optimizer step, 3 no "
         "fault was found, but the start, the exchange, the update, the data or a resumed run could not be judged "
-        "(--allow unjudged makes it 0)")
+        "(--allow unjudged makes it 0)." + MANUAL)
     options.add_argument("--ranks", type=_count, default=2,
                          help="number of ranks, unless the script or torchrun decides (default: 2)")
     options.add_argument("--allow", action="append", default=[], metavar="NAME",

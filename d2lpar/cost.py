@@ -1,6 +1,6 @@
 """How long a collective takes: seconds predicted from messages and bytes, and the model fitted to a machine.
 
-In the alpha-beta model (Hockney, 1994), a message of n bytes takes alpha + n * beta seconds: alpha, the latency, for
+In the alpha-beta model (Hockney, 1994), a message of m bytes takes alpha + m * beta seconds: alpha, the latency, for
 every message, and beta, the inverse of the bandwidth, for every byte. `fit_link` fits both. The closed forms assume a
 non-blocking network, in which no two messages of a round share a link. Real networks are non-blocking only in part.
 """
@@ -126,8 +126,8 @@ def fit_link(sizes_bytes, seconds):
         ValueError: if there are fewer than two different sizes, or if a time is not above 0.
     """
     check_measurements(sizes_bytes, seconds)  # package only
-    n, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
-    terms = np.stack([1 / t, n / t], axis=1)  # (alpha + n * beta) / t should be 1
+    m, t = np.asarray(sizes_bytes, float), np.asarray(seconds, float)
+    terms = np.stack([1 / t, m / t], axis=1)  # (alpha + m * beta) / t should be 1
     alpha_s, beta_s_per_byte = np.linalg.lstsq(terms, np.ones(len(t)), rcond=None)[0]
     return Link(float(alpha_s), float(beta_s_per_byte))
 
@@ -188,15 +188,3 @@ def hierarchical_halving_s(size_bytes, k, per_node, inside, between):
 def bus_bandwidth(size_bytes, k, seconds):
     """Bytes per second that each link would carry if `k` devices formed a ring."""
     return size_bytes / seconds * 2 * (k - 1) / k
-
-
-def bucket_sizes(sizes_bytes, first_bytes=2**20, cap_bytes=25 * 2**20):
-    """Sizes of PyTorch's buckets for tensors of these sizes, filled from the last one.
-    A bucket is closed once it has reached its cap, so it may be larger than the cap."""
-    filled = []
-    for size in reversed(sizes_bytes):
-        cap = first_bytes if len(filled) == 1 else cap_bytes
-        if not filled or filled[-1] >= cap:
-            filled.append(0)
-        filled[-1] += size
-    return filled

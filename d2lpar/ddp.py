@@ -152,23 +152,36 @@ def average_in_hooks(module):
         p.register_post_accumulate_grad_hook(arrive)
 
 
-def assign_buckets(tensors, first_bytes=2**20, cap_bytes=25 * 2**20):
+def assign_buckets(sizes_bytes, first_bytes=2**20, cap_bytes=25 * 2**20):
     """Which tensors travel together: lists of indices, from the last tensor backwards.
     A bucket is closed as soon as it has reached its cap, so it may be larger.
 
-    The first one has a smaller cap, so that it can leave early. One dtype and device in each.
+    The first one has a smaller cap, so that it can leave early.
 
     Source: `dist.Reducer` of PyTorch, described by Li et al., 2020, section 4.2.
     """
-    closed, filling, caps = [], {}, {}
-    for i in reversed(range(len(tensors))):
-        kind = tensors[i].dtype, tensors[i].device
-        bucket = filling.setdefault(kind, [])
+    closed, bucket, cap = [], [], first_bytes
+    for i in reversed(range(len(sizes_bytes))):
         bucket.append(i)
-        if sum(tensors[j].nbytes for j in bucket) >= caps.get(kind, first_bytes):
-            closed.append(filling.pop(kind))
-            caps[kind] = cap_bytes
-    return closed + list(filling.values())
+        if sum(sizes_bytes[j] for j in bucket) >= cap:
+            closed.append(bucket)
+            bucket, cap = [], cap_bytes
+    if bucket:
+        closed.append(bucket)
+    return closed
+
+
+def assign_by_kind(tensors: Sequence[Tensor], first_bytes: int, cap_bytes: int) -> list[list[int]]:
+    """As `assign_buckets`, for each dtype and device apart, since a message has one of each.
+
+    The buckets are in the order in which backward completes them: by their smallest index, from the largest down.
+    """
+    kinds: dict = {}
+    for i, x in enumerate(tensors):
+        kinds.setdefault((x.dtype, x.device), []).append(i)
+    buckets = [[indices[j] for j in bucket] for indices in kinds.values()
+               for bucket in assign_buckets([tensors[i].nbytes for i in indices], first_bytes, cap_bytes)]
+    return sorted(buckets, key=min, reverse=True)
 
 
 class OwnDDP(nn.Module):
@@ -187,8 +200,8 @@ class OwnDDP(nn.Module):
         broadcast_start(module)
         self.module = module
         self._params = trained_params(module)
-        self.buckets = [[self._params[i] for i in places] for places in
-                        assign_buckets(self._params, first_bytes, cap_bytes)]
+        self.buckets = [[self._params[i] for i in indices] for indices in
+                        assign_by_kind(self._params, first_bytes, cap_bytes)]
         self._flat = [torch.cat([p.detach().flatten() for p in bucket])
                       for bucket in self.buckets]
         for p in self._params:

@@ -1,16 +1,14 @@
-"""Tests of d2lpar.cost: the closed forms against allreduces whose messages were really sent, and buckets against PyTorch's."""
+"""Tests of d2lpar.cost: the closed forms against allreduces whose messages were really sent."""
 
 from collections.abc import Iterator
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from d2lpar import try_devices
 from d2lpar.collectives import Meter, exchange
 from d2lpar.cost import (
     Link,
-    bucket_sizes,
     bus_bandwidth,
     double_tree_s,
     halving_s,
@@ -19,7 +17,6 @@ from d2lpar.cost import (
     ring_s,
     rounds_s,
 )
-from d2lpar.ddp import assign_buckets
 
 LINKS = [Link(20e-6, 1 / 5e9), Link(1.0, 0.0), Link(0.0, 1.0)]
 NEAR, FAR = Link(3e-6, 1 / 300e9), Link(14e-6, 1 / 12e9)
@@ -168,23 +165,3 @@ def test_the_closed_forms_on_four_devices_by_hand():
 def test_the_bus_bandwidth_of_a_ring_is_the_rate_of_its_links(k):
     seconds = ring_s(4e9, k, Link(0.0, 1 / 12e9))
     assert bus_bandwidth(4e9, k, seconds) == pytest.approx(12e9, rel=1e-12)
-
-
-# Buckets
-
-
-def test_buckets_by_hand_the_first_small_and_each_closed_when_it_is_full():
-    assert bucket_sizes([5, 1, 9, 2, 3], 4, 10) == [5, 10, 5]  # 3 + 2, then 9 + 1, then what is left
-    assert bucket_sizes([20, 20, 20], 1, 25) == [20, 40]
-    assert bucket_sizes([], 1, 25) == []
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_buckets_are_those_of_pytorch_and_of_own_ddp(seed):
-    generator = torch.Generator().manual_seed(seed)
-    tensors = [torch.zeros(n) for n in torch.randint(1, 100, (30,), generator=generator).tolist()]
-    sizes = [x.nbytes for x in tensors]
-    theirs, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [200, 700])
-    ours = bucket_sizes(sizes, 200, 700)
-    assert ours == [sum(sizes[::-1][i] for i in bucket) for bucket in theirs]
-    assert ours == [sum(sizes[i] for i in bucket) for bucket in assign_buckets(tensors, 200, 700)]

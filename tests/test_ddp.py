@@ -22,6 +22,7 @@ from d2lpar.batchnorm import convert_batchnorm
 from d2lpar.ddp import (
     OwnDDP,
     assign_buckets,
+    assign_by_kind,
     average_flat,
     average_gradients,
     average_in_hooks,
@@ -617,11 +618,17 @@ def test_what_may_be_sent_now_ends_at_the_first_gap():
 
 
 def test_buckets_by_hand():
-    tensors = [torch.zeros(n) for n in (10, 1, 5, 4, 2, 30, 1)]  # 4 bytes each
-    assert assign_buckets(tensors, 8, 40) == [[6, 5], [4, 3, 2], [1, 0]]
-    assert assign_buckets(tensors, 4, 4) == [[6], [5], [4], [3], [2], [1], [0]]
-    assert assign_buckets(tensors) == [[6, 5, 4, 3, 2, 1, 0]]
+    sizes = [40, 4, 20, 16, 8, 120, 4]
+    assert assign_buckets(sizes, 8, 40) == [[6, 5], [4, 3, 2], [1, 0]]
+    assert assign_buckets(sizes, 4, 4) == [[6], [5], [4], [3], [2], [1], [0]]
+    assert assign_buckets(sizes) == [[6, 5, 4, 3, 2, 1, 0]]
     assert assign_buckets([]) == []
+
+
+def test_a_bucket_holds_one_dtype_and_the_bucket_that_is_complete_first_comes_first():
+    single, double = (torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.float64))
+    assert assign_by_kind([single, double, single, double, single], 4, 16) == [[4], [3], [1], [2, 0]]
+    assert assign_by_kind([double, single, single, double], 100, 100) == [[2, 1], [3, 0]]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -631,10 +638,10 @@ def test_buckets_are_those_of_torch(seed):
     dtypes = [torch.float32, torch.float64][:1 + seed % 2]
     tensors = [torch.zeros(n, dtype=dtypes[n % len(dtypes)]) for n in sizes]
     theirs, _ = dist._compute_bucket_assignment_by_size(tensors[::-1], [200, 700])
-    ours = [[len(tensors) - 1 - i for i in bucket] for bucket in assign_buckets(tensors, 200, 700)]
-    assert sorted(ours) == sorted(theirs)
+    theirs = [[len(tensors) - 1 - i for i in bucket] for bucket in theirs]
+    assert assign_by_kind(tensors, 200, 700) == sorted(theirs, key=min, reverse=True)
     if len(dtypes) == 1:
-        assert ours == theirs
+        assert assign_buckets([x.nbytes for x in tensors], 200, 700) == theirs
 
 
 def buckets_seen(rank, settings):
@@ -667,7 +674,7 @@ def test_the_library_fills_its_buckets_by_our_rule_in_the_order_in_which_gradien
 
     def by_rule(names):
         return [[names[i] for i in places]
-                for places in assign_buckets([params[name] for name in names], first_bytes, cap_bytes)]
+                for places in assign_buckets([params[name].nbytes for name in names], first_bytes, cap_bytes)]
 
     assert len(first) == 1 and len(by_rule(last_first)) == len(later[0]) >= 3
     assert all(buckets == by_rule(last_first) != by_rule(list(params)) for buckets in later)

@@ -89,13 +89,13 @@ def test_each_mistake_is_found_by_its_name(name, ranks):
 
 @pytest.mark.parametrize("table, last", [(RIGHT, "right scripts, a fault in none: True"), (WRONG, "wrong scripts, a fault in each: True")],
                          ids=["RIGHT", "WRONG"])
-def test_the_chapter_which_runs_each_training_shows_the_verdict_of_the_table(table, last, root):
-    page = json.loads((root / "notebooks" / "14_is_my_script_right.ipynb").read_text("utf8"))
+def test_the_manual_which_runs_each_training_shows_the_verdict_of_the_table(table, last, root):
+    page = json.loads((root / "notebooks" / "appendix" / "watch_and_diagnose.ipynb").read_text("utf8"))
     shown = ["".join(output["text"]) for cell in page["cells"] for output in cell.get("outputs", []) if "text" in output]
     [*rows, end] = next(text for text in shown if f"{last}\n" in text).splitlines()
     names = {name: ", ".join(names if table is RIGHT else names[:1]) for name, (_, _, names) in table.items()}
     assert rows == [f"{name:{40 if table is RIGHT else 38}} {said}" for name, said in names.items()], (
-        "Run the page that prints the table again: python book/tools/run_notebooks.py 14_is_my_script_right "
+        "Run the page that prints the table again: python book/tools/run_notebooks.py watch_and_diagnose "
         "(book/authors.md, Add a rule to `diagnose` and `watch`)")
     assert end == f"{len(table)} {last}"
 
@@ -334,8 +334,8 @@ def test_parameters_that_are_cut_over_ranks_are_refused(ranks, cut):
         diagnose(sharded, make_net, *examples(make_net), ranks)
 
 
-def test_a_script_that_is_changed_as_the_page_shows_is_right(ranks, root):
-    page = json.loads((root / "notebooks" / "14_is_my_script_right.ipynb").read_text("utf8"))
+def test_a_script_that_is_changed_as_the_manual_shows_is_right(ranks, root):
+    page = json.loads((root / "notebooks" / "appendix" / "watch_and_diagnose.ipynb").read_text("utf8"))
     [changes] = [found[1] for cell in page["cells"]
                  if (found := re.search(r"```diff\n(.*?)```", "".join(cell["source"]), re.S)) and "def main" in found[1]]
     before, after = ("\n".join(line[1:] for line in changes.splitlines() if line[:1] in sign) for sign in ("- ", "+ "))

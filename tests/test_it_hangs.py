@@ -5,8 +5,10 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from datetime import timedelta
 
+import psutil
 import pytest
 import torch
 import torch.distributed as dist
@@ -335,3 +337,37 @@ def test_types_see_that_nobody_summed_but_not_that_nobody_averaged(two_that_are_
         X.sum()
         with pytest.raises(ValueError, match="Only sum-Partial"):
             X.mean()
+
+
+HANGS = """
+import sys, time
+import torch, torch.distributed as dist
+from torch.distributed.debug import start_debug_server
+
+dist.init_process_group("gloo")
+start_debug_server(port=int(sys.argv[1]), dump_dir="dumps", dump_interval=1.0, enabled_dumps={"stacks"})
+if dist.get_rank() == 0:
+    dist.all_reduce(torch.ones(1))  # line 9
+else:
+    time.sleep(600)  # line 11
+"""
+
+
+@pytest.mark.weekly
+def test_the_debug_server_writes_down_where_each_rank_is(tmp_path):
+    (tmp_path / "hangs.py").write_text(HANGS)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "hangs.py", str(port)]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        try:
+            end = time.monotonic() + 90
+            found = ""
+            while not ("line 9 in" in found and "line 11 in" in found) and time.monotonic() < end:
+                time.sleep(0.5)
+                found = "".join(file.read_text("utf8") for file in tmp_path.glob("dumps/stacks_*.txt"))
+        finally:
+            for process in [*psutil.Process(run.pid).children(recursive=True), run]:  # the ranks and the server, and torchrun
+                process.kill()
+    assert "hangs.py\", line 9 in" in found and "hangs.py\", line 11 in" in found, found

@@ -124,7 +124,7 @@ def test_tags_are_from_the_list(path):
 def test_a_cell_is_skipped_only_if_a_weekly_test_does_the_same(notebooks: list[Path]) -> None:
     skipped = [(path.stem, "two_deaths" in cell.source) for path in notebooks
                for cell in code_cells(read(path)) if "nbval-skip" in cell.metadata.get("tags", [])]
-    assert skipped == [("23_cluster_in_a_laptop", True)], f"Add a weekly test that does what the skipped cell does, and name it in this test {TAGGED}"
+    assert skipped == [("18_cluster_in_a_laptop", True)], f"Add a weekly test that does what the skipped cell does, and name it in this test {TAGGED}"
     assert re.search(r"@pytest.mark.weekly.*\n.*PowerOff.*\ndef test_\w+_the_run_ends_with_the_same_bits",
                      (ROOT / "tests" / "test_cluster.py").read_text("utf8"))
 

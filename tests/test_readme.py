@@ -38,10 +38,10 @@ def test_the_picture_shows_the_numbers_of_its_chapter_and_the_words_beside_it_sa
 
 
 def test_what_the_readme_says_of_a_script_is_what_its_page_shows(root: Path, readme: str) -> None:
-    cells = nbformat.read(root / "notebooks" / "14_is_my_script_right.ipynb", as_version=4).cells
+    cells = nbformat.read(root / "notebooks" / "12_is_my_script_right.ipynb", as_version=4).cells
     watched = next(cell for cell in cells if cell.cell_type == "code" and "dp.watch" in cell.source)
     assert re.search(r"^```text\n(.*?)```", readme, re.M | re.S)[1] == watched.outputs[0].text, (
-        "Show in README.md (left) what 14_is_my_script_right prints (right) (book/authors.md, The rules)")
+        "Show in README.md (left) what 12_is_my_script_right prints (right) (book/authors.md, The rules)")
     lines = (root / "d2lpar" / "pages" / "stored" / "ring.py").read_text("utf8").splitlines()
     assert "script of thirty lines" in readme and len(lines) in range(28, 33), (
         "Say in README.md how many lines d2lpar/pages/stored/ring.py has, and change this test (book/authors.md, The rules)")
@@ -62,6 +62,19 @@ def test_the_readmes_and_help_say_of_each_way_of_training_what_watch_judges(root
     assert "exit code is 3" in words and stored_results("trainers")["trainers"]["fully_shard"]["coverage"]["exchange"] == "not judged"
 
 
+def test_the_manual_has_every_option_of_both_commands_and_every_exit_code(root: Path, capsys: pytest.CaptureFixture) -> None:
+    cells = nbformat.read(root / "notebooks" / "appendix" / "watch_and_diagnose.ipynb", as_version=4).cells
+    manual = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    for command in ("watch", "diagnose"):
+        with pytest.raises(SystemExit):
+            _parser().parse_args([command, "--help"])
+        words = capsys.readouterr().out
+        options, codes = {*re.findall(r"--[a-z-]+", words)} - {"--help"}, re.findall(r"\b(\d) (?:no|a|it)\b", words.partition("xit codes:")[2].replace("\n", " "))
+        assert options >= {"--ranks", "--allow", "--json"} and codes[:3] == ["0", "1", "2"], words
+        assert [option for option in sorted(options) if f"`{option}" not in manual] == [], f"Describe these options of {command} in the manual {TOOLS}"
+        assert [code for code in codes if f"\n| {code} | " not in manual] == [], f"Describe these exit codes of {command} in the manual {TOOLS}"
+
+
 def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
     shown = re.search(r"^```python\n(.*?)\n```", readme, re.M | re.S)[1]
     head, docstring, *body = package_text("scratch", "train_batch").splitlines()
@@ -71,12 +84,15 @@ def test_the_step_that_the_readme_shows_is_the_packages(readme: str) -> None:
 
 def test_the_ways_through_the_book_take_about_as_long_as_they_say(root: Path, readme: str, chapters: list[Path]) -> None:
     minutes = {path.stem: measure(path).minutes for path in chapters}
-    first = [spent for name, spent in sorted(minutes.items())][:6]
-    told = {"twenty minutes": first[1], "one hour": first[1] + first[4] + first[5], "two hours": sum(first)}
+    spent = [spent for name, spent in sorted(minutes.items())]
+    told = {"twenty minutes": spent[1], "one hour": spent[1] + spent[4] + spent[5], "two hours": sum(spent[:6]),
+            "three hours": sum(spent[number - 1] for number in (1, 7, 8, 9, 10, 13))}
     index = (root / "book" / "index.md").read_text("utf8")
-    for words, longest in {"twenty minutes": 25, "one hour": 75, "two hours": 135}.items():
-        assert f"| **{words}** |" in readme and f"card}} {words.capitalize()}" in index, f"Name the way of {words} in README.md and in book/index.md {INDEX}"
+    for words, longest in {"twenty minutes": 25, "one hour": 75, "two hours": 135, "three hours": 205}.items():
+        assert f"| **{words}**" in readme and f"card}} {words.capitalize()}" in index, f"Name the way of {words} in README.md and in book/index.md {INDEX}"
         assert 0.8 * longest <= told[words] <= longest, (
             f"Change README.md and book/index.md: the way of {words} takes {told[words]:.0f} minutes {INDEX}")
+    in_index = [int(number) for number in re.findall(r"\*(\d+) min\*", index)]
+    assert sum(in_index[:8]) <= 180, "PyTorch's DDP begins within three hours: shorten or move one of the first eight chapters"
     number = re.search(r"book of (\d+) Jupyter notebooks", readme)[1]
     assert int(number) == len(minutes), f"Write {len(minutes)} notebooks instead of {number} in the first lines of README.md {INDEX}"

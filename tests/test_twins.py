@@ -260,9 +260,9 @@ def test_links_of_an_english_part_lead_to_the_english_site_however_they_are_writ
     def address(page: str, led: str) -> str | None:
         return None if led == twins.INDEX else f"../../{led}.html"
 
-    text = "[](07_batchnorm.ipynb) [a](../book/index.md) [b](../book/setup.md#c) [d](<../book/setup.md>) [e](../book/setup.md \"f\")"
+    text = "[](14_batchnorm.ipynb) [a](../book/index.md) [b](../book/setup.md#c) [d](<../book/setup.md>) [e](../book/setup.md \"f\")"
     assert twins.pointed(text, "notebooks/x", address, "{.n}") == (
-        f"[{twins.title_of('notebooks/07_batchnorm')}](../../notebooks/07_batchnorm.html){{.n}} [a](../book/index.md) "
+        f"[{twins.title_of('notebooks/14_batchnorm')}](../../notebooks/14_batchnorm.html){{.n}} [a](../book/index.md) "
         "[b](../../book/setup.html#c){.n} [d](../../book/setup.html){.n} [e](../../book/setup.html){.n}")
     links = [({"refid": "../book/setup.md#c"}, "../../book/setup.html#c"), ({"refuri": "../notebooks/a.html#l", "reftitle": "t"}, "../../notebooks/a.html#l"),
              ({"refuri": "../../book/api.html", "reftitle": "t"}, "../../book/api.html"), ({"refuri": "../book/a.html", "reftitle": "t", "internal": True}, "../book/a.html")]

@@ -1172,7 +1172,7 @@ def test_the_stored_rates_count_every_script(root: Path):
     assert rates["right cause"] >= 0.95 * (rates["wrong"] - rates["wrong, not judged"])
     beyond = [name for name, case in every.items() if case.get("beyond")]
     assert len(beyond) == 76 and 0.7 < rates["found"] / (rates["wrong"] + len(beyond)) < 0.8, (
-        f"Correct chapter 14, which says that 76 are left out, and that three in four would be found with them {ADD_A_RULE}")
+        f"Correct notebooks/appendix/watch_and_diagnose.ipynb, which says that 76 are left out, and that three in four would be found with them {ADD_A_RULE}")
 
 
 def test_what_only_a_single_device_can_tell_is_listed_by_its_script(root: Path):

@@ -17,7 +17,7 @@ from d2lpar.pages.cluster_results import measured, what_is_missing
 from d2lpar.timing import describe_machine
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTER = ROOT / "notebooks" / "23_cluster_in_a_laptop.ipynb"
+CHAPTER = ROOT / "notebooks" / "18_cluster_in_a_laptop.ipynb"
 STORED = ROOT / "d2lpar" / "pages" / "stored" / "cluster.json"
 
 

@@ -7,7 +7,7 @@ A set is a folder of scripts and `cases.toml`, which says of each what it is:
   ranks the mistake shows, if that is not 2 and 3;
 - `meant`: it differs from a single device on purpose; with the fault allowed, nothing may be left.
 
-The catalogue of the page, `d2lpar.pages.ddp_examples`, belongs to the tuned set, which was used to write the rules. A
+The catalogue of the manual, `d2lpar.pages.ddp_examples`, belongs to the tuned set, which was used to write the rules. A
 held-out set was written by the project without sight of the rules, and was run once on the frozen rules. There were two
 rounds: the first set has joined the tuned one, and the second is in `tests/diagnose/held_out`. The rates are in
 `d2lpar/pages/stored/gate.json`.
@@ -31,7 +31,7 @@ from d2lpar.pages.ddp_examples import RIGHT, WRONG, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 TUNED, HELD_OUT = ROOT / "tests" / "diagnose" / "tuned", ROOT / "tests" / "diagnose" / "held_out"
-CATALOGUE = "catalogue: "  # begins the names of the page's trainings
+CATALOGUE = "catalogue: "  # begins the names of the manual's trainings
 STORED = ROOT / "d2lpar" / "pages" / "stored" / "gate.json"
 
 
@@ -148,7 +148,7 @@ def rows(rates: dict[str, Any]) -> list[str]:
 
 
 def store(name: str, rates: dict[str, Any]) -> None:
-    """Write the rates of a set where the page reads them."""
+    """Write the rates of a set where the manual reads them: rerun it afterwards."""
     known = json.loads(STORED.read_text("utf8")) if STORED.exists() else {}
     STORED.write_text(json.dumps(known | {name: rates | {"lines": rows(rates)}}, indent=1) + "\n", "utf8")
 

@@ -31,7 +31,7 @@ replicas, _ = dp.train(num_devices=2, batch_size=64, lr=0.03, num_epochs=2)
 assert dp.same_bits(replicas)
 """
 FAULTS = "import sys, d2lpar; print(list(d2lpar.watch(sys.argv[1:]).faults))"
-# the catalogue of the page on diagnose, without the other scripts of the tuned set
+# the catalogue of the manual of watch and diagnose, without the other scripts of the tuned set
 DIAGNOSED = "import gate; gate.cases = lambda _: {}; print(*gate.rows(gate.run_set(gate.TUNED, (2,))), sep='\\n')"
 
 

@@ -1,4 +1,4 @@
-"""Training functions as people write them, right and wrong: what `diagnose` is tried on, and what its page runs.
+"""Training functions as people write them, right and wrong: what `diagnose` is tried on, and what its manual runs.
 
 Each is the function `train(net, batches)` of a script, most of them one plain script with one thing changed.
 """

@@ -18,7 +18,7 @@ from d2lpar.cost import (
 from d2lpar.models import resnet18
 from d2lpar.ways import Piece, alone_s, data_parallel_s, pieces_of, pipeline_s, stages_of, tensor_parallel_s
 
-BARS, CURVES = "21_three_ways", "20_four_thousand_devices"  # the pages on which they are
+BARS, CURVES = "20_three_ways", "17_when_it_pays"  # the pages on which they are
 
 
 @cache

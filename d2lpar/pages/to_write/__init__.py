@@ -19,10 +19,11 @@ TO_WRITE = {  # the module that each is in
     # How large may a batch be?
     "linear_lr": "larger_batches", "warmup_lr": "larger_batches", "noise_scale": "larger_batches",
     "accumulate_gradients": "larger_batches",
-    # Can two numbers predict the time?
-    "fit_link": "cost", "naive_s": "cost", "tree_s": "cost", "ring_s": "cost", "rounds_s": "cost",
     # When does data parallelism pay?
-    "halving_s": "cost", "allreduce_flat": "collectives", "bucket_sizes": "cost",
+    "fit_link": "cost", "naive_s": "cost", "tree_s": "cost", "ring_s": "cost", "halving_s": "cost",
+    "allreduce_flat": "collectives",
+    # What one memory allows
+    "rounds_s": "cost",
     # Three ways to share the work
     "alone_s": "ways", "data_parallel_s": "ways", "tensor_parallel_s": "ways", "pipeline_s": "ways",
     "broadcast_start": "ddp", "average_gradients": "ddp", "average_flat": "ddp", "sendable": "ddp", "finish_average": "ddp",

@@ -2,7 +2,7 @@
 
 from functools import wraps
 
-from d2lpar.cost import Link, bucket_sizes
+from d2lpar.cost import Link
 from d2lpar.pages.differences import Difference, call, compare, shown
 
 LINKS = (("alpha = 2 ms and beta = 0", Link(2e-3, 0.0)), ("alpha = 0 and beta = 3 ms per MB", Link(0.0, 3e-9)),
@@ -78,20 +78,3 @@ def check_rounds_s(yours):
              [[5 * MB, MB], [MB] * 3], link, Link(5e-3, 2e-9)),
             ("for no rounds", [], link)):
         compare(yours, words, lambda rounds=rounds, links=links: (rounds, *links))
-
-
-def check_bucket_sizes(yours):
-    for sizes, caps in (
-            ([4], (10, 20)), ([3, 2, 4], (10, 20)), ([9, 8, 7, 6], (10, 20)), ([1, 6, 4], (10, 20)),
-            ([5, 12, 9, 15, 50], (10, 20)), ([7] * 8, (10, 20)), ([7] * 6, (20, 10)), ([30_000_000, 2_000_000], ()),
-            ([], (10, 20))):
-        words = (f"for the sizes {sizes}, from the first layer to the last, and "
-                 + (f"the caps {caps[0]} and {caps[1]}" if caps else "PyTorch's caps"))
-        given = list(sizes)
-        found, right = call(yours, words, given, *caps), bucket_sizes(sizes, *caps)
-        if found is None:
-            raise Difference(f"{words}, your function returns nothing. Is there a `return`?")
-        if given != sizes:
-            raise Difference(f"{words}, your function changes the list of sizes, which belongs to the caller: now it is {given}.")
-        if not isinstance(found, (list, tuple)) or list(found) != right:
-            raise Difference(f"{words}, the result is {shown(found)}, but should be {right}.")

@@ -27,7 +27,7 @@ def layer(*values):
     return module
 
 
-# Chapter 10: the same start
+# How does DDP average while backward runs? the same start
 
 
 def start(rank, broadcast, values, buffers=()):
@@ -83,7 +83,7 @@ def check_broadcast_start(yours):
                          "autograd watches. Call the collective with `x.detach()`.") from difference
 
 
-# Chapter 10: after backward
+# How does DDP average while backward runs? after backward
 
 
 def average(rank, fn, grads):
@@ -143,7 +143,7 @@ def shaped(rank, fn):
                                                                 for name, p in net.named_parameters()}}
 
 
-# Chapter 10: in hooks
+# How does DDP average while backward runs? in hooks
 
 
 def check_sendable(yours):
@@ -220,22 +220,18 @@ def check_finish_average(yours):
 
 
 def check_assign_buckets(yours):
-    def case(sizes, first, cap):
-        words = f"for tensors of {', '.join(map(str, sizes))} bytes, first_bytes = {first} and cap_bytes = {cap}"
-        compare_values(yours, words if len(sizes) > 1 else f"for one tensor of {sizes[0]} bytes" if sizes else
-                       "if there are no tensors", [torch.zeros(size, dtype=torch.uint8) for size in sizes], first, cap)
-
-    for sizes, first, cap in (([3], 5, 5), ([7, 3], 5, 5), ([3, 7], 5, 5), ([2, 5, 4], 4, 9), ([6, 1, 4], 4, 9),
-                              ([1, 1, 1, 20, 1, 8], 4, 10), ([5, 5, 5, 5, 5], 4, 10), ([2, 2, 2, 2, 2, 2], 2, 4),
-                              ([1, 2], 100, 100), ([], 4, 9)):
-        case(sizes, first, cap)
-    compare_values(yours, "for two tensors of one float64 each, of 8 bytes, and caps of 8",
-                   [vector(1.0), vector(2.0)], 8, 8)
-    compare_values(yours, "for two tensors of two rows, of 16 bytes each, and caps of 10",
-                   [torch.zeros(2, 2), torch.zeros(2, 2)], 10, 10)
+    for sizes, caps in (
+            ([3], (5, 5)), ([7, 3], (5, 5)), ([3, 7], (5, 5)), ([2, 5, 5], (4, 9)), ([2, 5, 4], (4, 9)), ([6, 1, 4], (4, 9)),
+            ([1, 1, 1, 20, 1, 8], (4, 10)), ([5, 5, 5, 5, 5], (4, 10)), ([2, 2, 2, 2, 2, 2], (2, 4)),
+            ([7, 7, 7, 7, 7], (20, 10)), ([1, 2], (100, 100)), ([], (4, 9)), ([30_000_000, 2_000_000], ())):
+        words = (f"for tensors of {', '.join(f'{size:,}' for size in sizes)} bytes" if len(sizes) > 1 else
+                 f"for one tensor of {sizes[0]} bytes" if sizes else "if there are no tensors")
+        if len(sizes) > 1:
+            words += f", first_bytes = {caps[0]} and cap_bytes = {caps[1]}" if caps else " and the caps that PyTorch has"
+        compare_values(yours, words, sizes, *caps)
 
 
-# Chapter 12
+# Where does each rank's data come from?
 
 
 class Moody(nn.Module):

@@ -23,7 +23,7 @@ def on_ranks(yours, scene):
     return lambda words, *args, **settings: compare_on_ranks(yours, words, scene, *args, **settings)
 
 
-# Chapter 17: the two halves of a ring
+# What if the model does not fit? the two halves of a ring
 
 
 def padding_of(rank, fn, x):
@@ -88,7 +88,7 @@ def check_all_gather_parts(yours):
     case("for parts in float32", [tensor([7.0], torch.float32), tensor([9.0], torch.float32)], (2,))
 
 
-# Chapter 17: stage 1
+# What if the model does not fit? stage 1
 
 
 def reduce_into(rank, fn, grads, before=None):
