@@ -388,7 +388,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     page.keyboard.press("Enter")
     first = page.locator("#search-results li").first
     assert first.locator("a").inner_text() == "Fewer bytes: a ring"
-    assert first.locator("span").inner_text() == "18 How few bytes can an allreduce send?"
+    assert first.locator("span").inner_text() == "16 How few bytes can an allreduce send?"
     assert first.locator("mark").first.inner_text() == "ring"
     first.locator("a").focus()
     page.keyboard.press("Enter")

@@ -36,7 +36,7 @@ KEYWORDS = {
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],
-    "sec-ddp-batchnorm": ["SyncBatchNorm", "convert_sync_batchnorm"],
+    "sec-ddp-batchnorm": ["convert_sync_batchnorm"],
     "sec-hangs": ["my training hangs"],
     "sec-machines": ["elastic", "torchelastic", "multi-node", "slurm"],
     "sec-pays": ["how many GPUs", "scaling"],
