@@ -1,4 +1,4 @@
-"""What the chapters on DDP and on sharding say of `fully_shard`, and do not show in a cell."""
+"""What the chapters on sharding and on `fully_shard` say of `fully_shard`, and do not show in a cell."""
 
 from __future__ import annotations
 
