@@ -33,7 +33,7 @@ def check(clip_parts):
         found = [torch.cat(same) for same in zip(*parts)]
         far = distance(found, [x * min(1, bound) for x in whole])
         case = f"{k} rank(s), a gradient of norm {norm:.3g}, bound {max_norm:.3g}"
-        if 1e-12 < far and distance(found, [x * min(1, max_norm / (norm + 1e-6)) for x in whole]) <= 1e-12:
+        if far > 1e-12 and distance(found, [x * min(1, max_norm / (norm + 1e-6)) for x in whole]) <= 1e-12:
             return f"Not yet: {case}:\n  clip_grad_norm_ adds 1e-6 to the norm."
         if not far <= 1e-12:
             return f"Not yet: {case}:\n  all parts together are {far:.1g} away from a single device's gradient."
