@@ -274,7 +274,8 @@ def heads(rank: int, uses: list[str], together: bool, switch: bool) -> tuple[boo
     fully_shard(net, mesh=mesh).set_reduce_scatter_unused_params(switch)
     out = net(x, uses[rank])
     out.sum().backward()
-    return torch.equal(out, alone(x, uses[rank])), [p.grad and p.grad.to_local()[0].item() for p in net.parameters()]
+    first = [None if p.grad is None else p.grad.to_local()[0].item() for p in net.parameters()]
+    return torch.equal(out, alone(x, uses[rank])), first
 
 
 def test_two_heads_in_one_group_and_the_switch_are_right(group_of: Callable[[int], RankGroup]) -> None:

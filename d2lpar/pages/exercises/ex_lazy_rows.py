@@ -15,7 +15,7 @@ def check(reduce_on_grid):
         seen = max(distance([half], [two.mean(0)]) for half in halves[0])
         hidden = max(distance([half], [four.mean(0)]) for half in halves[1])
         if not seen <= 1e-12:
-            return f"Not yet: with two different gradients, a rank is {seen:.1g} away from the mean, and the test notices."
+            return f"Not yet: with two gradients, a rank is {seen:.1g} away from the mean, and the test notices."
         if not hidden > 0.01:
             return "Not yet: with four different gradients, the result is right to within 1%."
     return "Right."
