@@ -1,4 +1,4 @@
-"""What the chapters on DDP and on sharding say of `fully_shard`, and do not show in a cell."""
+"""What the chapters on sharding and on `fully_shard` say of `fully_shard`, and do not show in a cell."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
 from d2lpar.launch import RankGroup
 from d2lpar.ranks import Traffic
+from d2lpar.scratch import distance
 
 pytestmark = pytest.mark.slow
 
@@ -175,3 +176,120 @@ def test_what_rank_0_saves_makes_a_patchwork_silently_if_the_shards_have_equal_s
     assert first == second == "" and torch.equal(on_0, on_1)
     (first, _), (second, _) = group_of(2).run(load_what_rank_0_has, 5)
     assert first == "" and second
+
+
+def four_ranks_and_three_rows(rank: int) -> int:
+    layer = nn.Linear(2, 3)
+    fully_shard(layer, mesh=init_device_mesh("cpu", (4,)))
+    return layer.weight.to_local().shape[0]
+
+
+def test_of_three_rows_the_fourth_rank_holds_none(group_of: Callable[[int], RankGroup]) -> None:
+    assert group_of(4).run(four_ranks_and_three_rows) == [1, 1, 1, 0]
+
+
+def sum_in_float32(rank: int, shape: tuple[int, ...], force: bool) -> str | float:
+    net, alone = layers().float(), layers().float()
+    fully_shard(net, mesh=init_device_mesh("cpu", shape, mesh_dim_names=("replicate", "shard")[-len(shape):]))
+    net.set_gradient_divide_factor(1.0)
+    net.set_force_sum_reduction_for_comms(force)
+    try:
+        net(inputs(rank).float()).sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    sum(alone(inputs(r).float()).sum() for r in range(2)).backward()
+    return distance([p.grad.full_tensor() for p in net.parameters()], [p.grad for p in alone.parameters()])
+
+
+def test_in_float32_gloo_leaves_the_division_out_only_if_it_may_just_add(group_of: Callable[[int], RankGroup]) -> None:
+    group = group_of(2)
+    for shape, force in (((2,), True), ((2, 1), True), ((2, 1), False)):
+        assert all(isinstance(far, float) and far < 1e-5 for far in group.run(sum_in_float32, shape, force))
+    assert group.run(sum_in_float32, (2,), False) == ["Cannot use ReduceOp.PREMUL_SUM with Gloo"] * 2
+
+
+def past_the_root(rank: int) -> tuple[bool, str]:
+    net, alone = blockwise(layers()), layers()
+    out = inputs(rank)
+    for layer in net:
+        out = layer(out)
+    out.sum().backward()
+    (sum(alone(inputs(r)).sum() for r in range(2)) / 2).backward()
+    right = distance([p.grad.to_local() for p in net.parameters()], [p.grad for p in alone.parameters()]) <= 1e-12
+    try:
+        net(inputs(rank))
+    except RuntimeError as error:
+        return right, str(error)
+    return right, ""
+
+
+def test_sharded_by_block_layer_by_layer_is_right_but_then_the_root_refuses(group_of: Callable[[int], RankGroup]) -> None:
+    for right, error in group_of(2).run(past_the_root):
+        assert right and "requires running forward through the root module first" in error
+
+
+class WithLoss(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = layers()
+
+    def loss(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x).square().mean()
+
+
+def by_a_method(rank: int, register: bool) -> bool:
+    net, alone = WithLoss(), WithLoss()
+    fully_shard(net, mesh=init_device_mesh("cpu", (2,)))
+    if register:
+        register_fsdp_forward_method(net, "loss")
+    try:
+        net.loss(inputs(rank)).backward()
+    except RuntimeError:
+        return False
+    (sum(alone.loss(inputs(r)) for r in range(2)) / 2).backward()
+    return distance([p.grad.full_tensor() for p in net.parameters()], [p.grad for p in alone.parameters()]) <= 1e-12
+
+
+def test_a_method_that_is_registered_counts_as_a_forward_pass(group_of: Callable[[int], RankGroup]) -> None:
+    group = group_of(2)
+    assert group.run(by_a_method, True) == [True] * 2 and group.run(by_a_method, False) == [False] * 2
+
+
+class Heads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.a, self.b, self.c = (nn.Linear(1, 2, bias=False).double() for _ in range(3))
+
+    def forward(self, x: torch.Tensor, heads: str) -> torch.Tensor:
+        return sum(getattr(self, name)(x) for name in heads)
+
+
+def heads(rank: int, uses: list[str], together: bool, switch: bool) -> tuple[bool, list[float | None]]:
+    """Whether the output is right, and the first value of this rank's part of each gradient."""
+    net, alone, x = Heads(), Heads(), torch.full((1, 1), rank + 1.0, dtype=torch.float64)
+    mesh = init_device_mesh("cpu", (2,))
+    for module in (net.a, [net.b, net.c]) if together else net.children():
+        fully_shard(module, mesh=mesh)
+    fully_shard(net, mesh=mesh).set_reduce_scatter_unused_params(switch)
+    out = net(x, uses[rank])
+    out.sum().backward()
+    first = [None if p.grad is None else p.grad.to_local()[0].item() for p in net.parameters()]
+    return torch.equal(out, alone(x, uses[rank])), first
+
+
+def test_two_heads_in_one_group_and_the_switch_are_right(group_of: Callable[[int], RankGroup]) -> None:
+    group = group_of(2)
+    assert group.run(heads, ["ab", "ac"], True, True) == [(True, [1.5, 0.5, 1.0])] * 2
+    assert group.run(heads, ["abc", "ab"], True, True) == [(True, [1.5, 1.5, 0.5])] * 2
+
+
+def test_of_heads_that_no_rank_uses_the_switch_makes_zeros(group_of: Callable[[int], RankGroup]) -> None:
+    group = group_of(2)
+    assert group.run(heads, ["ab", "ab"], True, True) == [(True, [1.5, 1.5, 0.0])] * 2
+    assert group.run(heads, ["ab", "ab"], True, False) == [(True, [1.5, 1.5, None])] * 2
+
+
+def test_heads_in_groups_of_their_own_compute_with_rows_of_the_other_in_spite_of_the_switch(group_of: Callable[[int], RankGroup]) -> None:
+    found = group_of(2).run(heads, ["ab", "ac"], False, True)
+    assert found == [(False, [1.5, 1.5, None]), (False, [1.5, None, 1.5])]

@@ -253,6 +253,12 @@ def test_chunks_show_every_count_and_a_thick_border_where_a_sum_is_complete():
     assert "start: 11, 11; end: 21, 12" in fig.get_label()
 
 
+def test_a_chunk_that_a_rank_does_not_hold_is_left_blank():
+    fig = plot.draw_chunks({"kept": [[2, 0], [0, 2]]})
+    assert [text.get_text() for text in fig.axes[0].texts] == ["kept", "0", "2", "1", "2"]
+    assert "0 that the rank does not hold it. kept: 20, 02" in fig.get_label()
+
+
 @pytest.mark.parametrize("narrow", [False, True])
 def test_a_ratio_is_a_dot_in_its_middle_half_and_a_limit_is_a_tick_where_there_is_one(narrow):
     fig = plot.draw_ratios({"against gloo": {"naive": (2.0, 3.0, 5.0, 12.2), "ring": (0.2, 0.25, 0.3, None)}}, narrow)

@@ -199,7 +199,7 @@ def draw_fit(sizes_bytes: Sequence[float], seconds: Sequence[float], fits: Mappi
 
 
 def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
-    """What the buffers hold, state by state: for each rank and chunk, how many ranks' values it sums."""
+    """What the buffers hold, state by state: for each rank and chunk, how many ranks' values it sums (0: not held)."""
     k = len(next(iter(states.values())))
     columns = min(4, len(states))
     rows = -(-len(states) // columns)
@@ -213,13 +213,17 @@ def draw_chunks(states: Mapping[str, Sequence[Sequence[int]]]) -> Figure:
             ax.text(-0.15, rank + 0.5, str(rank), ha="right", va="center", weight="bold",
                     color=rank_style(rank)["color"])
             for chunk, count in enumerate(row):
+                if not count:  # this rank does not hold it
+                    continue
                 shade = (count - 1) / max(1, k - 1)
                 ax.add_patch(Rectangle(
                     (chunk, rank), 0.94, 0.94, edgecolor="black" if count == k else rank_style(rank)["color"],
                     linewidth=2.2 if count == k else 1.0,
                     facecolor=mpl.colors.to_rgba(rank_style(rank)["color"], 0.06 + 0.5 * shade)))
                 ax.text(chunk + 0.47, rank + 0.5, str(count), ha="center", va="center")
-    fig.set_label(f"Grids of {k} ranks by {k} chunks; each number says how many ranks' values a chunk is the sum of. "
+    absent = any(0 in row for counts in states.values() for row in counts)
+    fig.set_label(f"Grids of {k} ranks by {k} chunks; each number says how many ranks' values a chunk is the sum of"
+                  + (", and 0 that the rank does not hold it. " if absent else ". ")
                   + "; ".join(f"{name}: " + ", ".join("".join(map(str, row)) for row in counts)
                               for name, counts in states.items()) + ".")
     return fig
