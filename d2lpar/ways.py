@@ -104,7 +104,7 @@ def pipeline_step(stage, order, inputs, loss_of):
 
 
 def most_held(order: Order) -> int:
-    """The largest number of micro-batches that a rank holds at once: their forward pass is over, their backward is not."""
+    """The largest number of micro-batches that a rank holds at once, between their forward and their backward pass."""
     return max(accumulate(1 if what == "F" else -1 for what, _ in order))
 
 
