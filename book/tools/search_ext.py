@@ -32,7 +32,7 @@ KEYWORDS = {
     "notebooks/appendix/ddp_as_people_use_it": ["mixed precision DDP", "torch.compile DDP"],
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
     "notebooks/19_sharding": ["FSDP", "ZeRO", "fully_shard"],
-    "notebooks/20_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism"],
+    "notebooks/20_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism", "Megatron", "GPipe"],
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],

@@ -24,8 +24,8 @@ def on_rank_0_only(x):
     return total
 
 
-def as_it_lies(x):
-    """all_reduce refuses a tensor that is not contiguous."""
+def as_it_is_stored(x):
+    """all_reduce adds up values as they are stored: by columns on rank 0, and by rows on rank 1."""
     total = x.clone()
     dist.all_reduce(total)
     return total
