@@ -67,14 +67,14 @@ def column_row_mlp(X, W1, b1, W2, b2):
 
 
 def gpipe_order(num_micro):
-    """What each rank does, in turn: ("F", i), the forward pass of micro-batch i, for all
-    micro-batches; then ("B", i), their backward passes, beginning with the last one."""
+    """What each rank does, in turn: the forward pass ("F", i) of every micro-batch i, then
+    the backward pass ("B", i) of every micro-batch, beginning with the last one."""
     micro = range(num_micro)
     return [("F", i) for i in micro] + [("B", i) for i in reversed(micro)]
 
 
 def pipeline_step(stage, order, inputs, loss_of):
-    """Run this rank's stage on micro-batches, in this order, and add up its gradients.
+    """Run this rank's stage on micro-batches in this order; their gradients add up.
 
     `inputs` are the micro-batches. The first stage reads them; the others take only their shapes and dtype, so all
     stages have inputs of one shape. `loss_of(y, i)` is called on the last rank, with the outputs for micro-batch i.

@@ -20,7 +20,8 @@ def check(order):
                 return f"Not yet: {case}, {error}."
             for rank, turns in enumerate(orders):
                 if (held := most_held(turns)) > k - rank:
-                    return f"Not yet: {case}, rank {rank} holds {held} micro-batches at once, and may hold {k - rank}."
+                    return (f"Not yet: {case}, rank {rank} holds {held} at once,\n"
+                            f"  and may hold {k - rank}.")
             if (slots := max(begun[-1] for begun in starts) + 2) > (least := 3 * (num_micro + k - 1)):
                 return f"Not yet: {case}, the step takes {slots} slots, and GPipe's order takes {least}."
     return "Right."
