@@ -67,8 +67,8 @@ def column_row_mlp(X, W1, b1, W2, b2):
 
 
 def gpipe_order(num_micro):
-    """What each rank does, in turn: the forward pass ("F", i) of every micro-batch i, then
-    the backward pass ("B", i) of every micro-batch, beginning with the last one."""
+    """What each rank does, in turn: the forward pass ("F", i) of each micro-batch i,
+    then the backward pass ("B", i) of each of them, beginning with the last one."""
     micro = range(num_micro)
     return [("F", i) for i in micro] + [("B", i) for i in reversed(micro)]
 

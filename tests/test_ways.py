@@ -135,6 +135,14 @@ def test_what_eight_ranks_gain_over_nvlink_and_over_a_network():
     assert round(371e9 * fast, 2) == 1.00, "the explorer's first bandwidth is that of NVLink 4"
 
 
+def test_what_the_page_says_of_the_explorers_sliders():
+    for batch in (16, 256, 1024):
+        alone_ms, _, tensor_parallel_ms, _ = bars_ms(2, batch, 400, 20, 0, 1)
+        assert tensor_parallel_ms > alone_ms
+    alone_ms, *_, pipeline_ms = bars_ms(2, 16, 400, 371, 0, 8)
+    assert round(alone_ms / pipeline_ms, 2) == 1.78
+
+
 class Block(nn.Module):
     """The matrix products of a transformer block, attention with one head."""
 
