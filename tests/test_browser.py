@@ -199,7 +199,7 @@ def open_explorer(page: Page, site: Path, chapter: str = EXPLORERS[0]) -> Locato
 def test_the_formulas_of_the_explorer_are_those_of_the_package(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site)
     places = ["k", "batch", "tflops", "gbytes", "percent", "micro"]
-    for values in ((2, 256, 10, 10, 0, 1), (1, 16, 1, 1, 0, 1), (8, 1024, 100, 3, 100, 16), (3, 40, 7, 55, 35, 5), (5, 512, 10, 1, 100, 8)):
+    for values in ((2, 16, 400, 371, 0, 1), (1, 16, 10, 1, 0, 1), (8, 1024, 1000, 3, 100, 16), (3, 40, 70, 55, 35, 5), (5, 512, 100, 1, 100, 8)):
         for place, value in zip(places, values):
             explorer.locator(f"input[name={place}]").fill(str(value))
         right = bars_ms(*values)
@@ -221,12 +221,12 @@ def test_the_curves_of_the_explorer_are_those_of_the_package(page: Page, site: P
 
 def test_the_explorer_is_moved_by_keyboard_and_says_what_it_shows(page: Page, site: Path) -> None:
     explorer = open_explorer(page, site)
-    for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size", "Home", "16"), ("GB/s of a link, each way", "End", "100")):
+    for label, key, shown in (("ranks", "ArrowRight", "3"), ("batch size, in sequences", "Home", "16"), ("GB/s of a link, each way", "End", "400")):
         page.get_by_role("slider", name=label, exact=True).focus()
         page.keyboard.press(key)
         assert explorer.locator("div").filter(has=page.get_by_label(label, exact=True)).last.locator("output").inner_text() == shown
-    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('data parallelism: 2.24 ms')")
-    assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 100}
+    page.wait_for_function("document.querySelector('div.explorer [role=status]').textContent.includes('data parallelism: 165.4 ms')")
+    assert page.evaluate(SIGNALS, ["k", "batch", "gbytes"]) == {"k": 3, "batch": 16, "gbytes": 400}
 
 
 # The picture of an explorer has its column's width, which it follows some moments later, and all labels are inside.

@@ -44,9 +44,6 @@ from d2lpar.pages.results import stored_results as stored_results
 from d2lpar.pages.results import stored_script as stored_script
 from d2lpar.pages.settings import Setting as Setting
 from d2lpar.pages.settings import predicted as predicted
-from d2lpar.pages.step_spans import data_parallel_spans as data_parallel_spans
-from d2lpar.pages.step_spans import pipeline_spans as pipeline_spans
-from d2lpar.pages.step_spans import tensor_parallel_spans as tensor_parallel_spans
 from d2lpar.pages.step_spans import trace_step as trace_step
 from d2lpar.pages.step_spans import trace_typical_step as trace_typical_step
 from d2lpar.pages.stepper import show_stepper as show_stepper

@@ -13,7 +13,7 @@ from d2lpar.devices import run_on_device_0
 from d2lpar.models import lenet, lenet_params, loss
 from d2lpar.scratch import allreduce, fresh_gradients, get_params, sgd, split_batch
 from d2lpar.timing import Span, Stopwatch
-from d2lpar.ways import Piece, cuts_of, flop_of_stages
+from d2lpar.ways import BYTES, Piece, cuts_of, flop_of_stages
 
 
 def trace_step(run: Callable, X: Tensor, y: Tensor, replicas: Sequence[Sequence[Tensor]],
@@ -87,25 +87,22 @@ def data_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s
         now = plan.add("backward", everyone, 2 * work_s, now)
         made.append(now)
     for piece, then in zip(reversed(pieces), made):
-        plan.add("send", everyone, 2 * (k - 1) / k * 4 * piece.params / bytes_per_s, then if overlap else now)
+        plan.add("send", everyone, 2 * (k - 1) / k * BYTES * piece.params / bytes_per_s, then if overlap else now)
     return plan.spans
 
 
 def tensor_parallel_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: float, bytes_per_s: float,
                   overlap: bool = False) -> list[Span]:
-    """Tensor parallelism. With `overlap`, half of the batch is computed while the other half's activations are sent."""
+    """Tensor parallelism. With `overlap`, half of the batch is computed while the other half's values are summed."""
     plan, everyone, parts = _Schedule(overlap), range(k), 2 if overlap else 1
     ends = [0.0] * parts
     work_s = [batch / parts * piece.flop / k / flops_per_s for piece in pieces]
-    send_s = [(k - 1) / k * 4 * batch / parts * piece.reads / bytes_per_s for piece in pieces]
-    for i in range(len(pieces)):
-        for part in range(parts):
-            sent = plan.add("send", everyone, send_s[i], ends[part])
-            ends[part] = plan.add("forward", everyone, work_s[i], sent)
-    for i in reversed(range(len(pieces))):
-        for part in range(parts):
-            made = plan.add("backward", everyone, 2 * work_s[i], ends[part])
-            ends[part] = plan.add("send", everyone, send_s[i], made)
+    send_s = [(k - 1) / k * BYTES * batch / parts * piece.summed / bytes_per_s for piece in pieces]
+    for what, times, places in (("forward", 1, range(len(pieces))), ("backward", 2, range(len(pieces))[::-1])):
+        for i in places:
+            for part in range(parts):
+                made = plan.add(what, everyone, times * work_s[i], ends[part])
+                ends[part] = plan.add("send", everyone, send_s[i], made)
     return plan.spans
 
 
@@ -119,7 +116,7 @@ def pipeline_spans(pieces: Sequence[Piece], k: int, batch: int, flops_per_s: flo
         raise ValueError(f"{batch} examples cannot be cut into {micro} micro-batches")
     plan, cuts = _Schedule(overlap=True), cuts_of(pieces, k)
     work_s = [batch / micro * flop / flops_per_s for flop in flop_of_stages(pieces, cuts)]
-    send_s = [4 * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
+    send_s = [BYTES * batch / micro * pieces[cut - 1].outputs / bytes_per_s for cut in cuts]
     ends = [0.0] * micro
     for part in range(micro):
         for rank in range(k):

@@ -1,9 +1,6 @@
 """The explorers of the book, and what the package says that they show."""
 
-from functools import cache
 from math import ceil
-
-import torch
 
 from d2lpar.cost import (
     PUBLISHED,
@@ -15,28 +12,29 @@ from d2lpar.cost import (
     ring_s,
     tree_s,
 )
-from d2lpar.models import resnet18
-from d2lpar.ways import Piece, alone_s, data_parallel_s, pieces_of, pipeline_s, stages_of, tensor_parallel_s
+from d2lpar.ways import (
+    BYTES,
+    alone_s,
+    data_parallel_s,
+    pipeline_s,
+    stages_of,
+    tensor_parallel_s,
+    transformer_pieces,
+)
 
 BARS, CURVES = "20_three_ways", "17_when_it_pays"  # the pages on which they are
 
 
-@cache
-def pieces_of_resnet18() -> list[Piece]:
-    net = resnet18(10)
-    return pieces_of([net[:3], *(block for stage in net[3:7] for block in stage), net[7:]], torch.rand(1, 1, 28, 28))
-
-
 def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, micro: int) -> list[float]:
     """The times of a step on one rank, and with data, tensor and pipeline parallelism, for these values of the sliders."""
-    pieces = pieces_of_resnet18()
-    flop, params, reads = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "reads"))
+    pieces = transformer_pieces(8, 4096, 1024)
+    flop, params, summed = (sum(getattr(piece, field) for piece in pieces) for field in ("flop", "params", "summed"))
     stages = stages_of(pieces, k)
     work_s, shard_s, busiest_s = (alone_s(n, each, tflops * 1e12) for n, each in (
         (batch, flop), (ceil(batch / k), flop), (batch, stages.busiest)))
-    params_s, reads_s, crossing_s, widest_s = (4 * numbers / (gbytes * 1e9) for numbers in (
-        params, batch * reads, batch * stages.crossing, batch * stages.widest))
-    times = (work_s, data_parallel_s(k, shard_s, params_s, percent / 100), tensor_parallel_s(k, work_s, reads_s, percent / 100),
+    params_s, summed_s, crossing_s, widest_s = (BYTES * numbers / (gbytes * 1e9) for numbers in (
+        params, batch * summed, batch * stages.crossing, batch * stages.widest))
+    times = (work_s, data_parallel_s(k, shard_s, params_s, percent / 100), tensor_parallel_s(k, work_s, summed_s, percent / 100),
              pipeline_s(work_s, busiest_s, crossing_s, widest_s, micro))
     return [1e3 * seconds for seconds in times]
 

@@ -25,6 +25,7 @@ TO_WRITE = {  # the module that each is in
     # What one memory allows
     "rounds_s": "cost",
     # Three ways to share the work
+    "sum_over_ranks": "ways", "column_row_mlp": "ways", "gpipe_order": "ways",
     "alone_s": "ways", "data_parallel_s": "ways", "tensor_parallel_s": "ways", "pipeline_s": "ways",
     "broadcast_start": "ddp", "average_gradients": "ddp", "average_flat": "ddp", "sendable": "ddp", "finish_average": "ddp",
     "assign_buckets": "ddp",
@@ -62,5 +63,7 @@ GIVEN = {  # why each stays
     "save_checkpoint": "it puts `digest_of`, `write_whole` and `superseded` together",
     "read_checkpoint": "what `torch.load` raises for a broken file cannot be guessed",
     "parts_to_step": "that a parameter and its part are two views of one tensor is a trick which cannot be guessed",
+    "Summed": "half of the adjoint pair, which the page explains", "Copied": "half of the adjoint pair, which the page explains",
+    "pipeline_step": "its order is the idea; the rest sends and receives, which is plumbing",
     "shard_parameters": "parametrizations, and layers that share a parameter, are plumbing",
 }
