@@ -33,7 +33,7 @@ KEYWORDS = {
     "notebooks/appendix/last_minibatch_in_five_minutes": ["lower accuracy on two GPUs", "accuracy drops"],
     "notebooks/19_sharding": ["FSDP", "ZeRO"],
     "notebooks/20_fully_shard": ["fully_shard", "FSDP2", "device mesh"],
-    "notebooks/20_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism", "Megatron", "GPipe"],
+    "notebooks/21_three_ways": ["model parallelism", "tensor parallelism", "pipeline parallelism", "Megatron", "GPipe"],
     "cuda-out-of-memory-on-gpu-0-only": ["out of memory"],
     "sec-accumulation": ["gradient accumulation", "effective batch size"],
     "sec-allreduce": ["all reduce"],
