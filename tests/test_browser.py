@@ -259,7 +259,7 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
     page = context.new_page()
     page.goto((site / "notebooks" / f"{EXPLORERS[0]}.html").as_uri())
     still = page.locator("figure:has(script.explorer) img")
-    assert still.is_visible() and "data parallelism: 39.5 ms, 1.77 times as fast" in still.get_attribute("alt")
+    assert still.is_visible() and "data parallelism: 214.8 ms, 1.92 times as fast" in still.get_attribute("alt")
     assert still.evaluate("e => e.naturalWidth") > 300
     context.close()
 
