@@ -40,9 +40,9 @@ class Summed(Function):
         return sum_over_ranks(x)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, *grads):
         """The same gradient."""
-        return grad
+        return grads[0]
 
 
 class Copied(Function):
@@ -54,9 +54,9 @@ class Copied(Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, *grads):
         """The sum of the gradients on all ranks."""
-        return sum_over_ranks(grad)
+        return sum_over_ranks(*grads)
 
 
 def column_row_mlp(X, W1, b1, W2, b2):
