@@ -31,7 +31,7 @@ from d2lpar.pages.ddp_examples import RIGHT, WRONG, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 TUNED, HELD_OUT = ROOT / "tests" / "diagnose" / "tuned", ROOT / "tests" / "diagnose" / "held_out"
-CATALOGUE = "catalogue: "  # begins the names of the manual's trainings
+CATALOGUE = "catalogue: "  # prefix of the names of the manual's training functions
 STORED = ROOT / "d2lpar" / "pages" / "stored" / "gate.json"
 
 
