@@ -68,7 +68,8 @@ class Control(NamedTuple):
         return URL.format(self.repository, self.commit, "convolutional-modern", self.notebook)
 
 
-def _rows(name: str) -> list[dict[str, str]]:
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a table that is stored next to this module."""
     with open(Path(__file__).with_name(name), encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -82,7 +83,7 @@ def published_runs() -> tuple[PublishedRun, ...]:
     """All 301, in the order of the file: MXNet's English pages first."""
     return tuple(PublishedRun(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"],
                           int(row["gpus"]), int(row["batch"]), float(row["lr"]), _accuracies(row),
-                          float(row["seconds"])) for row in _rows("published_runs.csv"))
+                          float(row["seconds"])) for row in rows_of("published_runs.csv"))
 
 
 def published_pairs(framework: str) -> list[tuple[float, float]]:
@@ -98,7 +99,7 @@ def published_pairs(framework: str) -> list[tuple[float, float]]:
 def published_controls() -> tuple[Control, ...]:
     """All 863, in the order of the file: MXNet's first; a curve that stands on its page already is left out."""
     found: dict[tuple[str, tuple[float, ...]], Control] = {}
-    for row in _rows("controls.csv"):
+    for row in rows_of("controls.csv"):
         control = Control(row["repository"], row["commit"], row["notebook"], row["date"], row["framework"],
                           _accuracies(row))
         found.setdefault((control.page, control.accuracies), control)
