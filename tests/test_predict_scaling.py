@@ -1,4 +1,4 @@
-"""Tests of book/lab/predict_scaling.py: what it may read, and that its stored predictions are its own."""
+"""Tests of predict_scaling and predict_with_sister in book/lab: what they may read, and that stored predictions are theirs."""
 
 import csv
 import random
@@ -9,17 +9,20 @@ from pathlib import Path
 import pytest
 
 import d2lpar.pages as book
-from predict_scaling import compute_s, efficiency, exchange_s, main, step_s
+import predict_scaling
+import predict_with_sister
+from d2lpar.pages.scaling import published_scaling
+from predict_scaling import compute_s, efficiency, exchange_s, step_s
 
 INPUTS = Path(book.__file__).parent / "scaling_inputs.csv"
 
 
 @pytest.fixture
 def predicted(monkeypatch, capsys):
-    """A function that gives the table which the program prints for the inputs in a file."""
-    def of(path, *options):
-        monkeypatch.setattr(sys, "argv", ["predict_scaling.py", str(path), *options])
-        main()
+    """A function that gives the table that a program prints for the inputs in a file."""
+    def of(path, *options, program=predict_scaling):
+        monkeypatch.setattr(sys, "argv", [program.__name__, str(path), *options])
+        program.main()
         return list(csv.DictReader(StringIO(capsys.readouterr().out)))
     return of
 
@@ -28,6 +31,55 @@ def rows():
     """The rows of the inputs."""
     with open(INPUTS, newline="") as file:
         return list(csv.DictReader(file))
+
+
+def write(path, columns, table):
+    """Write a table of rows."""
+    with open(path, "w", newline="") as file:
+        out = csv.DictWriter(file, columns)
+        out.writeheader()
+        out.writerows(table)
+
+
+def with_sister(name, sister):
+    """A row of the inputs with a different one as its sister run."""
+    table, runs = {row["id"]: row for row in rows()}, {run.name: run for run in published_scaling()}
+    first = float(table[sister]["baseline_throughput"])
+    grown = first * runs[sister].devices / runs[sister].first_devices * runs[sister].efficiency
+    return table[name] | {"sister_batch_per_device": table[sister]["batch_per_device"],
+                          "sister_precision": table[sister]["precision"],
+                          "sister_baseline_throughput": str(first), "sister_throughput_at_devices": str(grown)}
+
+
+def sister_rows():
+    """Four rows with sisters: a different batch, a different precision, both, and a run in tokens."""
+    return [with_sister(*names) for names in (("A4-17", "A4-15"), ("A4-23", "A4-20"), ("A4-19", "A4-15"),
+                                              ("A3-16", "A3-17"))]
+
+
+def test_a_sister_at_half_the_batch_by_hand(predicted, tmp_path):
+    """64 sequences took 408.3 ms alone; 32 took 213.2 ms alone, and 277.4 ms on 16 devices: 64.2 ms more."""
+    row = with_sister("A4-17", "A4-15")
+    write(tmp_path / "inputs.csv", list(row), [row])
+    [found] = predicted(tmp_path / "inputs.csv", program=predict_with_sister)
+    assert float(found["predicted_efficiency"]) == pytest.approx(408.3 / (408.3 + 64.2), abs=3e-4)
+
+
+def test_a_sister_with_twice_the_bytes_by_hand(predicted, tmp_path):
+    """The law says 42.7 ms for 4 bytes and 21.4 ms for 2, so 64.2 ms in the sister run become 42.9."""
+    row = with_sister("A4-19", "A4-15")
+    write(tmp_path / "inputs.csv", list(row), [row])
+    [found] = predicted(tmp_path / "inputs.csv", program=predict_with_sister)
+    assert float(found["predicted_efficiency"]) == pytest.approx(135.1 / (135.1 + 42.9), abs=1e-3)
+
+
+def test_a_row_without_a_sister_gets_the_law_and_what_the_law_left_out():
+    runs = published_scaling()
+    [row] = [row for row in rows() if row["id"] == "A3-20"]  # reads its data
+    ratios = sorted(run.efficiency / run.law for run in runs if run.reads_data)
+    middle, low, high = predict_with_sister.without_sister(row)
+    assert middle == pytest.approx(efficiency(row, 0) * (ratios[51] + ratios[52]) / 2) and len(ratios) == 104
+    assert sum(low <= efficiency(row, 0) * ratio <= high for ratio in ratios) == pytest.approx(0.8 * 104, abs=2)
 
 
 @pytest.mark.parametrize("overlap", [0, 1])
@@ -43,17 +95,18 @@ def test_the_program_gives_its_stored_predictions(overlap, predicted):
         assert 0 < float(one["low"]) <= float(one["predicted_efficiency"]) <= float(one["high"])
 
 
-def test_a_row_is_predicted_without_its_name_its_source_and_its_neighbours(tmp_path, predicted):
-    table = rows()
+@pytest.mark.parametrize("program", [predict_scaling, predict_with_sister])
+def test_a_row_is_predicted_without_its_name_its_source_and_its_neighbours(tmp_path, predicted, program):
+    table = [*rows(), *sister_rows()]
+    columns = list(table[-1])
     order = random.Random(0).sample(range(len(table)), len(table))
-    with open(tmp_path / "inputs.csv", "w", newline="") as file:
-        out = csv.DictWriter(file, list(table[0]))
-        out.writeheader()
-        for i, place in enumerate(order):
-            out.writerow(table[place] | {"id": i, "task": "", "source": "", "year": "", "notes": ""})
-    before, after = predicted(INPUTS), predicted(tmp_path / "inputs.csv")
+    blank = {"task": "", "source": "", "year": "", "notes": ""}
+    write(tmp_path / "before.csv", columns, table)
+    write(tmp_path / "after.csv", columns, [table[place] | {"id": str(i)} | blank for i, place in enumerate(order)])
+    before, after = (predicted(tmp_path / f"{name}.csv", program=program) for name in ("before", "after"))
     for row, place in zip(after, order):
         assert list(row.values())[1:] == list(before[place].values())[1:]
+    assert all(0 < float(row["low"]) <= float(row["predicted_efficiency"]) <= float(row["high"]) < 5 for row in before)
 
 
 def test_two_gpus_on_a_link_of_20_gb_by_hand():
