@@ -10,7 +10,8 @@ DataParallel: scatter, replicate, gather, DataParallel, count_right, evaluate_ac
 Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic, OwnDDP, count_right_on_ranks, Memory,
     shard_parameters, save_checkpoint, newest_checkpoint, Cluster, ClusterError
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
-Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s
+Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s,
+    efficiency_at
 Is my script right: watch, diagnose, check_feed
 
 `help` says what each of them does: `help(dp.allreduce)`. Everything else is reached through its module, such as
@@ -44,6 +45,7 @@ from d2lpar.concise import count_right as count_right
 from d2lpar.concise import evaluate_accuracy_gpus as evaluate_accuracy_gpus
 from d2lpar.concise import train_data_parallel as train_data_parallel
 from d2lpar.cost import Link as Link
+from d2lpar.cost import efficiency_at as efficiency_at
 from d2lpar.cost import naive_s as naive_s
 from d2lpar.cost import ring_s as ring_s
 from d2lpar.cost import tree_s as tree_s

@@ -3,6 +3,8 @@
 In the alpha-beta model (Hockney, 1994), a message of m bytes takes alpha + m * beta seconds: alpha, the latency, for
 every message, and beta, the inverse of the bandwidth, for every byte. `fit_link` fits both. The closed forms assume a
 non-blocking network, in which no two messages of a round share a link. Real networks are non-blocking only in part.
+
+`efficiency_at` needs no model of the links: it takes what an exchange costs from measured steps.
 """
 
 from __future__ import annotations
@@ -188,3 +190,39 @@ def hierarchical_halving_s(size_bytes, k, per_node, inside, between):
 def bus_bandwidth(size_bytes, k, seconds):
     """Bytes per second that each link would carry if `k` devices formed a ring."""
     return size_bytes / seconds * 2 * (k - 1) / k
+
+
+ADDED_SPREAD = (0.72, 1.43)  # of 44 published predictions, the middle 80% of added time / predicted: a test says so
+
+
+def check_runs(batch: float, runs: Sequence[tuple[int, float, float]]) -> None:
+    """Raise ValueError unless all numbers are above 0, and the runs tell an example's time from the added time."""
+    for k, each, seconds in runs:
+        check_counts(the_number_of_devices=k)
+        if not (is_number(each) and each > 0 and is_number(seconds) and seconds > 0):
+            raise ValueError("a run has a number of devices, the examples of one device and the seconds of a step, "
+                             f"all above 0; got {shown((k, each, seconds))}")
+    if not is_number(batch) or batch <= 0:
+        raise ValueError(f"batch must be a number of examples above 0, got {shown(batch)}")
+    if np.linalg.matrix_rank([[each, k > 1] for k, each, _ in runs]) < 2:
+        raise ValueError("this takes two runs: one on a single device and one on several, or two on several devices "
+                         f"with different numbers of examples; got {list(runs)}")
+
+
+def efficiency_at(batch, runs, factor=1):
+    """The efficiency to expect with `batch` examples per device. A run is a number of
+    devices, the examples of one of them, and the seconds of a step.
+
+    A step takes a time for each example and, on several devices, an added time that does not depend on the examples.
+    Both are fitted with the smallest sum of squared relative errors. All runs on several devices must have the same
+    number of them, the same links and the same software. With `factor`, the added time is so many times as long; the
+    two numbers in `ADDED_SPREAD` give the bounds of an interval.
+
+    Raises:
+        ValueError: if the runs do not determine both times, or a number is not above 0.
+    """
+    check_runs(batch, runs)  # package only
+    k, each, seconds = np.array(runs, float).T
+    terms = np.stack([each / seconds, (k > 1) / seconds], axis=1)
+    example_s, added_s = np.linalg.lstsq(terms, np.ones(len(runs)), rcond=None)[0]
+    return float(batch * example_s / (batch * example_s + factor * added_s))

@@ -413,7 +413,7 @@ def test_the_search_finds_a_section_quotes_it_and_leads_there(page: Page, site: 
     ("resume", "13_training_that_survives", None), ("elastic", "11_several_machines", None), ("kill -9", "13_training_that_survives", None),
     ("WeightedRandomSampler", "10_whose_data", None), ("DataParallel", "05_concise_data_parallelism", None),
     ("all reduce", "02_data_parallelism_from_scratch", None), ("how many GPUs", "17_when_it_pays", None),
-    ("HSDP", "20_fully_shard", "Which rank holds what?"), ("LoRA", "20_fully_shard", "Adapters: before or after?"),
+    ("HSDP", "21_fully_shard", "Which rank holds what?"), ("LoRA", "21_fully_shard", "Adapters: before or after?"),
     ("Replica", "notation", "replica"), ("allreduce", "notation", "allreduce")])  # the word itself
 def test_the_first_thing_found_answers_the_question(page: Page, site: Path, query: str, page_of: str, title: str | None) -> None:
     page.goto(f"{(site / 'search.html').as_uri()}?q={query}")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from d2lpar import try_devices
 from d2lpar.collectives import Meter, allreduce_naive, allreduce_ring, allreduce_tree
-from d2lpar.cost import PUBLISHED, Link, fit_link, naive_s, ring_s, rounds_s, tree_s
+from d2lpar.cost import ADDED_SPREAD, PUBLISHED, Link, efficiency_at, fit_link, naive_s, ring_s, rounds_s, tree_s
+from d2lpar.pages.scaling import sister_runs
 
 LINK = Link(20e-6, 1 / 5e9)
 ALGORITHMS = {"naive": (allreduce_naive, naive_s), "tree": (allreduce_tree, tree_s), "ring": (allreduce_ring, ring_s)}
@@ -120,3 +121,30 @@ def test_the_quick_protocol_of_every_published_link_has_less_latency_and_less_ba
         assert 1e-7 < alpha_s < 1e-3 and 1e9 < 1 / beta_s_per_byte < 1e12, "seconds and bytes, not others"
     assert quick.alpha_s < link.alpha_s / 5 and 1.999 * link.beta_s_per_byte <= quick.beta_s_per_byte < 3 * link.beta_s_per_byte
     assert "GB/s" in source
+
+
+def test_two_runs_give_the_efficiency_at_any_batch():
+    """32 examples take 100 ms on one device and 150 ms on eight; 64 take 200 ms alone, so 250 ms together."""
+    one, many = (1, 32, 0.1), (8, 32, 0.15)
+    for runs in ([one, many], [many, one], [many, (8, 64, 0.25)], [one, many, (8, 128, 0.45)]):
+        assert efficiency_at(32, runs) == pytest.approx(2 / 3, rel=1e-12)
+        assert efficiency_at(64, runs) == pytest.approx(0.8, rel=1e-12)
+    assert efficiency_at(64, [one, many], 2) == pytest.approx(200 / 300, rel=1e-12)
+
+
+def test_the_stated_spread_holds_four_fifths_of_the_published_predictions():
+    ratios = [b.added_s / max(a.added_s + b.law_s - a.law_s, 1e-9) for a, b in sister_runs() if a.passes == b.passes]
+    assert np.quantile(ratios, (0.1, 0.9)) == pytest.approx(ADDED_SPREAD, abs=5e-3) and len(ratios) == 44
+
+
+@pytest.mark.parametrize("runs", [[], [(1, 32, 0.1)], [(1, 32, 0.1), (1, 64, 0.2)], [(8, 32, 0.1), (4, 32, 0.2)]])
+def test_runs_that_do_not_tell_the_two_times_apart_are_refused(runs):
+    with pytest.raises(ValueError, match="this takes two runs: one on a single device and one on several, or two"):
+        efficiency_at(64, runs)
+
+
+@pytest.mark.parametrize("batch, run", [(64, (8, 0, 0.1)), (64, (8, 32, float("nan"))), (64, (8, 32, 0)), (0, (8, 32, 0.1)),
+                                        (float("nan"), (8, 32, 0.1)), (64, (0, 32, 0.1))])
+def test_a_number_that_cannot_be_right_is_named(batch, run):
+    with pytest.raises(ValueError, match="above 0|at least 1"):
+        efficiency_at(batch, [(1, 32, 0.1), run])

@@ -20,6 +20,7 @@ from d2lpar.pages.plot import draw_call as draw_call
 from d2lpar.pages.plot import draw_chunks as draw_chunks
 from d2lpar.pages.plot import draw_curves as draw_curves
 from d2lpar.pages.plot import draw_cuts as draw_cuts
+from d2lpar.pages.plot import draw_efficiencies as draw_efficiencies
 from d2lpar.pages.plot import draw_fit as draw_fit
 from d2lpar.pages.plot import draw_halving as draw_halving
 from d2lpar.pages.plot import draw_holdings as draw_holdings
@@ -42,6 +43,9 @@ from d2lpar.pages.results import median_interval as median_interval
 from d2lpar.pages.results import stored_records as stored_records
 from d2lpar.pages.results import stored_results as stored_results
 from d2lpar.pages.results import stored_script as stored_script
+from d2lpar.pages.scaling import published_scaling as published_scaling
+from d2lpar.pages.scaling import sister_runs as sister_runs
+from d2lpar.pages.scaling import typical_error as typical_error
 from d2lpar.pages.settings import Setting as Setting
 from d2lpar.pages.settings import predicted as predicted
 from d2lpar.pages.step_spans import trace_step as trace_step

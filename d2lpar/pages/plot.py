@@ -652,6 +652,24 @@ def draw_panels(panels: Mapping[str, Sequence[Sequence[float]]], xlabel: str, yl
     return fig
 
 
+def draw_efficiencies(groups: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+    """Predicted and measured efficiencies: a point for each pair of a group, and a line where both are equal."""
+    fig, ax = _subplots(figsize=(5.8, 4.4))
+    ax.plot([0, 1.02], [0, 1.02], color="black", linewidth=0.8)
+    words = []
+    for i, (name, pairs) in enumerate(groups.items()):
+        predicted, measured = zip(*pairs)
+        ax.plot(predicted, measured, linestyle="none", alpha=0.7, label=f"{name}, {len(pairs)} runs", **rank_style(i))
+        below = sum(y < x for x, y in pairs)
+        words.append(f"{name}: {len(pairs)} runs, {below} of them below the line; predicted {min(predicted):.2f} to "
+                     f"{max(predicted):.2f}, measured {min(measured):.2f} to {max(measured):.2f}")
+    least = min(x for pairs in groups.values() for x, _ in pairs)
+    ax.set(xlabel="predicted efficiency", ylabel="measured efficiency", xlim=(least - 0.02, 1.02), ylim=(0, 1.05))
+    ax.legend(loc="upper left")
+    fig.set_label(f"Measured efficiency by predicted efficiency, with a line where both are equal. {'; '.join(words)}.")
+    return fig
+
+
 def draw_intervals(rows: Mapping[str, tuple[float, float, float]], xlabel: str) -> Figure:
     """A forest plot: for each name a point with its interval, and a line at 0, where there is no effect.
 

@@ -22,7 +22,7 @@ from d2lpar.ways import (
     transformer_pieces,
 )
 
-BARS, CURVES = "21_three_ways", "17_when_it_pays"  # the pages on which they are
+BARS, CURVES = "22_three_ways", "17_when_it_pays"  # the pages on which they are
 
 
 def bars_ms(k: int, batch: int, tflops: float, gbytes: float, percent: float, micro: int) -> list[float]:

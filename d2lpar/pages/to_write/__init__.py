@@ -22,6 +22,8 @@ TO_WRITE = {  # the module that each is in
     # When does data parallelism pay?
     "fit_link": "cost", "naive_s": "cost", "tree_s": "cost", "ring_s": "cost", "halving_s": "cost",
     "allreduce_flat": "collectives",
+    # Does the law hold on other people's clusters?
+    "efficiency_at": "cost",
     # What one memory allows
     "rounds_s": "cost",
     # Three ways to share the work

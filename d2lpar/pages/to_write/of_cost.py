@@ -78,3 +78,15 @@ def check_rounds_s(yours):
              [[5 * MB, MB], [MB] * 3], link, Link(5e-3, 2e-9)),
             ("for no rounds", [], link)):
         compare(yours, words, lambda rounds=rounds, links=links: (rounds, *links))
+
+
+def check_efficiency_at(yours):
+    one, many = (1, 32, 0.1), (8, 32, 0.15)
+    for words, batch, runs, *factor in (
+            ("at 32, if a step with 32 examples takes 100 ms on one device and 150 ms on eight", 32, [one, many]),
+            ("at 64, with the same two runs", 64, [one, many]),
+            ("at 64, with the same two runs in the other order", 64, [many, one]),
+            ("at 96, if a step on eight devices takes 150 ms with 32 examples and 250 ms with 64", 96, [many, (8, 64, 0.25)]),
+            ("at 64, if the added time is twice as long as in the first two runs", 64, [one, many], 2),
+            ("at 64, with a third run on one device, of 210 ms for 64 examples", 64, [one, many, (1, 64, 0.21)])):
+        compare(yours, words, lambda batch=batch, runs=runs, factor=factor: (batch, list(runs), *factor))
