@@ -3,7 +3,19 @@
 import pytest
 
 from d2lpar.cost import Link, ring_s, when_sent
-from d2lpar.pages.race import BACKWARD_S, FORWARD_S, LAYER_BYTES, LAYERS, MOST_CAP_MB, WAYS, Race, race_html, race_step, race_words, still_of
+from d2lpar.pages.race import (
+    BACKWARD_S,
+    FORWARD_S,
+    LAYER_BYTES,
+    LAYERS,
+    MOST_CAP_MB,
+    WAYS,
+    Race,
+    race_html,
+    race_step,
+    race_words,
+    still_of,
+)
 
 LINK = Link(0.25, 0.1)  # on two ranks, a bucket of S bytes takes 0.5 + 0.1 S seconds
 

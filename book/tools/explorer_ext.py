@@ -1,8 +1,9 @@
 """Explorers, steppers, the race and predictions on the site: their pages get the script, and what that script draws.
 
 `explorer.js`, `stepper.js` and `race.js` put inputs and a moving picture in place of the still one, which stays where
-no script runs; their data goes beside that picture. A page that is no notebook has the race by the directive `race`. Vega, in the version that also drew the still picture, comes out of the
-package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
+no script runs; their data goes beside that picture. A page that is no notebook has the race by the directive `race`.
+Vega, in the version that also drew the still picture, comes out of the package vl-convert, so that no page asks another
+host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """One training step as a race between computing and sending, which readers change with sliders, without a kernel.
 
-`race_step` calculates the step, `show_race` shows it. On the site, `race.js` draws it; JupyterLab shows a still picture.
+`race_step` calculates the step, `show_race` shows it. On the site, `race.js` draws it; JupyterLab has a still picture.
 """
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -35,6 +36,9 @@ class Race(NamedTuple):
     gb_per_s: float = 2.0
 
 
+START = Race()
+
+
 class RaceStep(NamedTuple):
     """The step that follows: when each allreduce begins and ends, how long the step takes, and how long ranks wait."""
 
@@ -61,7 +65,7 @@ def race_words(race: Race) -> str:
             f"{1e3 * step.waits_s:.1f} ms of it, which is {100 * step.waits_s / step.step_s:.0f}%.")
 
 
-def show_race(start: Race = Race()) -> None:
+def show_race(start: Race = START) -> None:
     """Put the race on the page, with the sliders at `start`. Outside a notebook nothing is shown."""
     if in_notebook():
         from IPython.display import display
@@ -71,10 +75,8 @@ def show_race(start: Race = Race()) -> None:
                 metadata={"image/svg+xml": {"alt": words}})
 
 
-def race_html(start: Race = Race()) -> str:
+def race_html(start: Race = START) -> str:
     """The same as HTML, for a page that is no notebook."""
-    import json
-
     words, still = still_of(start)
     image = b64encode(still.encode()).decode()
     return (f'<div class="race-holder"><img src="data:image/svg+xml;base64,{image}" alt="{words}">'
