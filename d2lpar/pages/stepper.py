@@ -91,14 +91,22 @@ def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
     """
+    put_steps(_data(runs, start), lambda: _drawn(runs[start]), " ".join(_words(runs[start])))
+
+
+def put_steps(data: dict, draw: Callable[[], Figure], words: str) -> None:
+    """Put on the page what `stepper.js` draws, with a still picture for where no script runs, and its alt text.
+
+    Outside a notebook nothing is shown, or drawn.
+    """
     if in_notebook():
         from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        fig, words = _drawn(runs[start]), " ".join(_words(runs[start]))
+        fig = draw()
         still = print_figure(fig, "svg", bbox_inches="tight")
         plt.close(fig)
-        display({STEPPER: _data(runs, start), "image/svg+xml": still, "text/plain": words}, raw=True,
+        display({STEPPER: data, "image/svg+xml": still, "text/plain": words}, raw=True,
                 metadata={"image/svg+xml": {"alt": words}})
 
 
