@@ -62,10 +62,10 @@
   const [CELL, ROW, LABELS, HEAD, GAP, BARS] = [29, 21, 72, 24, 18, 56]; // widths and heights; BARS: of the longest bar
 
   const held = (svg, rank, x, y, [, kind, values, fresh], colors) => {
-    const [k, dark, whole] = [colors.length, kind === "part" || kind === "mean", kind === "whole"];
-    const first = dark ? rank * values.length : 0;
-    values.forEach((value, i) => {
-      const color = colors[whole ? Math.floor(i * k / values.length) : rank];
+    const [all, k, dark, whole] = [values.split(" "), colors.length, kind === "part" || kind === "mean", kind === "whole"];
+    const first = dark ? rank * all.length : 0;
+    all.forEach((value, i) => {
+      const color = colors[whole ? Math.floor(i * k / all.length) : rank];
       const far = whole && color !== colors[rank]; // has come from another rank
       const cell = draw(svg, "rect", { x: x + (first + i) * CELL + 1.5, y: y + 1.5, width: CELL - 3, height: ROW - 3,
         rx: kind === "part" || whole ? 0 : 8, fill: dark || whole ? color : "white", "fill-opacity": whole ? 0.2 : 1,
@@ -73,12 +73,12 @@
       if (far) cell.setAttribute("stroke-dasharray", "3 2");
       text(svg, x + (first + i + 0.5) * CELL, y + ROW / 2, value, { fill: dark ? "white" : "black", "font-size": 12 });
     });
-    if (fresh) draw(svg, "rect", { x: x + first * CELL, y, width: values.length * CELL, height: ROW, fill: "none",
+    if (fresh) draw(svg, "rect", { x: x + first * CELL, y, width: all.length * CELL, height: ROW, fill: "none",
       stroke: "black", "stroke-width": 2, class: "fresh" });
   };
 
   const frame = (now, { rows, colors, frames }) => {
-    const columns = Math.max(...frames.flatMap(({ ranks }) => ranks.flatMap(({ boxes }) => boxes.map((box) => box[2].length))));
+    const columns = Math.max(...frames.flatMap(({ ranks }) => ranks.flatMap(({ boxes }) => boxes.map((box) => box[2].split(" ").length))));
     const start = (rank) => LABELS + rank * (columns * CELL + GAP);
     const right = start(colors.length) - GAP;
     const below = HEAD + (rows.length + 1) * ROW; // where the results end
@@ -91,7 +91,7 @@
       text(svg, x + columns * CELL / 2, 10, `rank ${rank}${sent ? ` sends ${sent} B` : ""}`, { fill: colors[rank], "font-weight": "bold", "font-size": 13 });
       rows.forEach((_, row) => draw(svg, "rect", { x, y: HEAD + row * ROW + 1, width: columns * CELL, height: ROW - 2, fill: "#f3f3f3" }));
       boxes.forEach((box) => held(svg, rank, x, HEAD + box[0] * ROW, box, colors));
-      found?.[1].forEach((value, i) => text(svg, x + (i + 0.5) * CELL, below - ROW / 2, value, { "font-size": 12 }));
+      found?.[1].split(" ").forEach((value, i) => text(svg, x + (i + 0.5) * CELL, below - ROW / 2, value, { "font-size": 12 }));
       if (found && !rank) label(below - ROW, found[0], { "font-style": "italic" });
     });
     // The memory over all frames: in each a bar per rank, from left to right.

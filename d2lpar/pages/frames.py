@@ -97,9 +97,10 @@ def _data(films: Sequence[Sequence[Frame]], label: str) -> dict:
 
 
 def _boxes(before: Frame | None, now: Frame, keys: Sequence[tuple[str, str]]) -> dict:
-    boxes = [[keys.index(key), key[0], [*map(_short, values)], before is not None and before.held.get(key) != values]
+    """A box is a row, a kind, the values, and whether they are new; values are one string, so that a cell stays short."""
+    boxes = [[keys.index(key), key[0], " ".join(map(_short, values)), before is not None and before.held.get(key) != values]
              for key, values in now.held.items()]
-    found = now.found and [now.found[0], [*map(_short, now.found[1])]]
+    found = now.found and [now.found[0], " ".join(map(_short, now.found[1]))]
     return {"boxes": boxes, "found": found, "sent": now.sent_bytes, "bytes": now.held_bytes}
 
 
@@ -134,32 +135,33 @@ def _drawn(films: Sequence[Sequence[Frame]]) -> Figure:
     use_book_style()
     longest = max(frame.held_bytes for film in films for frame in film) // 4
     fig, axes = plt.subplots(1, len(films), sharey=True, squeeze=False,
-                             figsize=(1.7 + 0.2 * longest * len(films), 0.9 + 0.24 * len(films[0])))
+                             figsize=(1.6 + 0.23 * longest * len(films), 0.9 + 0.24 * len(films[0])))
     for rank, (ax, film) in enumerate(zip(axes[0], films)):
         for row, frame in enumerate(film):
             column = 0
             for (kind, _), values in frame.held.items():
-                for i, value in enumerate(values):
-                    source = i * len(films) // len(values) if kind == "whole" else rank
-                    _box(ax, column, row, kind, source, source != rank, _short(value))
-                    column += 1
+                each = len(values) // len(films)
+                pieces = [(i // each, values[i:i + each]) for i in range(0, len(values), each)]  # from which rank
+                for source, piece in pieces if kind == "whole" else [(rank, values)]:
+                    _box(ax, column, row, kind, source, source != rank, piece)
+                    column += len(piece)
         ax.set(xlim=(-0.2, longest + 0.2), ylim=(len(film) - 0.4, -0.6), xlabel="bytes held", yticks=range(len(film)),
                xticks=range(0, longest + 1, 2), xticklabels=range(0, 4 * longest + 1, 8))
         ax.set_title(f"rank {rank}", color=rank_style(rank)["color"])
-        ax.set_yticklabels(f"{frame.moment} ({frame.sent_bytes} B sent)" if frame.sent_bytes else frame.moment for frame in film)
+        ax.set_yticklabels(f"{frame.moment} (sends {frame.sent_bytes} B)" if frame.sent_bytes else frame.moment for frame in film)
         ax.grid(axis="y", visible=False)
-    keys = [Patch(facecolor="0.3", edgecolor="black", label="own part"), Patch(facecolor="0.85", edgecolor="black", label="whole weight"),
-            Patch(facecolor="0.85", edgecolor="black", linestyle=":", label="from the other rank"),
-            Patch(facecolor="white", edgecolor="black", label="gradient"),
-            Patch(facecolor="0.3", edgecolor="black", label="part of the mean gradient (round)")]
+    looks = {"own part": ("0.3", "-"), "whole weight": ("0.85", "-"), "whole weight, received": ("0.85", ":"),
+             "gradient (round)": ("white", "-"), "part of the mean gradient (round)": ("0.3", "-")}
+    keys = [Patch(facecolor=face, edgecolor="black", linestyle=line, label=name) for name, (face, line) in looks.items()]
     fig.legend(handles=keys, loc="outside lower center", ncols=5, fontsize=8, handlelength=1.2, columnspacing=1.2)
     return fig
 
 
-def _box(ax: plt.Axes, column: int, row: int, kind: str, source: int, arrived: bool, shown: str) -> None:
+def _box(ax: plt.Axes, column: int, row: int, kind: str, source: int, arrived: bool, values: Sequence[float]) -> None:
     color, dark = rank_style(source)["color"], kind in ("part", "mean")
-    shape = "square,pad=0" if kind in ("part", "whole") else "round,pad=0,rounding_size=0.3"
+    shape = "square,pad=0" if kind in ("part", "whole") else "round,pad=0,rounding_size=0.35"
     face = color if dark else to_rgba(color, 0.2) if kind == "whole" else "white"
-    ax.add_patch(FancyBboxPatch((column + 0.04, row - 0.4), 0.92, 0.8, boxstyle=shape, facecolor=face, edgecolor=color,
-                                linewidth=1, linestyle=":" if arrived else "-", zorder=2))
-    ax.text(column + 0.5, row, shown, ha="center", va="center", fontsize=7, color="white" if dark else "black", zorder=3)
+    ax.add_patch(FancyBboxPatch((column + 0.06, row - 0.4), len(values) - 0.12, 0.8, boxstyle=shape, facecolor=face,
+                                edgecolor=color, linestyle=":" if arrived else "-", zorder=2))
+    ax.text(column + len(values) / 2, row, " ".join(map(_short, values)), ha="center", va="center", fontsize=8,
+            color="white" if dark else "black", zorder=3)
