@@ -59,7 +59,7 @@
   };
 
   // What is held is drawn at its place in the whole: square boxes are weights, round ones gradients, and dark ones stay.
-  const [CELL, ROW, LABELS, HEAD, GAP, BARS] = [29, 21, 72, 24, 18, 56]; // widths and heights; BARS: of the longest bar
+  const [CELL, ROW, LABELS, HEAD, GAP, BARS] = [29, 21, 86, 42, 18, 56]; // widths and heights; BARS: of the longest bar
 
   const held = (svg, rank, x, y, [, kind, values, fresh], colors) => {
     const [all, k, dark, whole] = [values.split(" "), colors.length, kind === "part" || kind === "mean", kind === "whole"];
@@ -85,10 +85,11 @@
     const base = below + 26 + BARS;
     const svg = drawing(right + 4, base + 6);
     const label = (y, words, more) => text(svg, LABELS - 6, y + ROW / 2, words, { "text-anchor": "end", "font-size": 12, ...more });
+    text(svg, (right + 4) / 2, 9, now.moment, { "font-weight": "bold", "font-size": 13 });
     rows.forEach((words, row) => label(HEAD + row * ROW, words));
     now.ranks.forEach(({ boxes, found, sent }, rank) => {
       const x = start(rank);
-      text(svg, x + columns * CELL / 2, 10, `rank ${rank}${sent ? ` sends ${sent} B` : ""}`, { fill: colors[rank], "font-weight": "bold", "font-size": 13 });
+      text(svg, x + columns * CELL / 2, HEAD - 12, `rank ${rank}${sent ? ` sends ${sent} B` : ""}`, { fill: colors[rank], "font-weight": "bold", "font-size": 12 });
       rows.forEach((_, row) => draw(svg, "rect", { x, y: HEAD + row * ROW + 1, width: columns * CELL, height: ROW - 2, fill: "#f3f3f3" }));
       boxes.forEach((box) => held(svg, rank, x, HEAD + box[0] * ROW, box, colors));
       found?.[1].split(" ").forEach((value, i) => text(svg, x + (i + 0.5) * CELL, below - ROW / 2, value, { "font-size": 12 }));
@@ -116,8 +117,8 @@
   const make = (name, properties) => Object.assign(document.createElement(name), properties);
 
   // Back and Next, by button or arrow key, through the steps that `steps` gives, each drawn by `picture` and said in words.
-  const put = (holder, name, steps, picture, choice) => {
-    const group = make("div", { className: "stepper" });
+  const put = (holder, kind, name, steps, picture, choice) => {
+    const group = make("div", { className: `stepper ${kind}` });
     const bar = make("div", { className: "buttons" });
     const [back, next] = ["Back", "Next"].map((textContent) => make("button", { type: "button", textContent }));
     const shown = make("div", { className: "picture" });
@@ -153,9 +154,9 @@
 
   document.querySelectorAll("script.stepper").forEach((holder, place) => {
     const data = JSON.parse(holder.textContent);
-    if (data.frames) return put(holder, data.label, () => data.frames, (now) => frame(now, data));
+    if (data.frames) return put(holder, "frames", data.label, () => data.frames, (now) => frame(now, data));
     const choice = make("select", { id: `stepper-${place}` });
     choice.append(...Object.keys(data.runs).map((k) => new Option(k, k, k === data.start, k === data.start)));
-    put(holder, "The sum, round by round", () => data.runs[choice.value], (now) => round(now, data.colors), choice);
+    put(holder, "rounds", "The sum, round by round", () => data.runs[choice.value], (now) => round(now, data.colors), choice);
   });
 }

@@ -23,13 +23,13 @@ from d2lpar.ranks import Traffic
 
 # What can be held, in the order of the rows: square boxes are weights, round ones gradients; what a rank keeps is dark.
 KINDS = {"part": "part of {}", "whole": "whole {}", "gradient": "gradient of {}", "mean": "part of the mean gradient of {}"}
-ROWS = {"part": "{} part", "whole": "{} whole", "gradient": "gradient", "mean": "mean, part"}
+ROWS = {"part": "{} part", "whole": "{} whole", "gradient": "{} gradient", "mean": "{} mean part"}
 
 
 class Frame(NamedTuple):
     """What a rank holds at one moment of a step, the bytes that it has sent since the frame before, and what it found.
 
-    `held` has the values of each tensor by its kind and name, such as `"whole", "W1"`. Nobody counts `found`.
+    `held` has the values of each tensor by its kind and name, such as `"whole", "W1"`. `found` does not count as held.
     """
 
     moment: str
@@ -80,10 +80,16 @@ def _values(held: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], list[f
 def show_films(films: Sequence[Sequence[Frame]], label: str) -> None:
     """Put the films of all ranks on the page, frame by frame; `label` names them for readers who do not see them.
 
-    Every rank has the same moments, and a part is as long as another. Outside a notebook nothing is shown.
+    All parts of a weight have the same length. Outside a notebook nothing is shown.
+
+    Raises:
+        ValueError: if the ranks have recorded different moments.
     """
+    moments = [[frame.moment for frame in film] for film in films]
+    if any(row != moments[0] for row in moments):
+        raise ValueError(f"the frames of different moments cannot be shown side by side: {moments}. Take the same on all ranks")
     words = _words(films)
-    put_steps(_data(films, label), lambda: _drawn(films), " ".join(words).replace("\n", " "))
+    put_steps(lambda: _drawn(films), lambda: _data(films, label), " ".join(words).replace("\n", " "))
 
 
 def _data(films: Sequence[Sequence[Frame]], label: str) -> dict:
@@ -117,7 +123,7 @@ def _words(films: Sequence[Sequence[Frame]]) -> list[str]:
 
 def _holds(rank: int, frame: Frame) -> str:
     held = ", ".join(f"{KINDS[kind].format(name)} {_tuple(values)}" for (kind, name), values in frame.held.items())
-    found = f" Its {frame.found[0]}: {_tuple(frame.found[1])}." if frame.found else ""
+    found = f" {frame.found[0].capitalize()}: {_tuple(frame.found[1])}." if frame.found else ""
     return f"Rank {rank} holds {held}: {frame.held_bytes // 4} values, {frame.held_bytes} bytes.{found}"
 
 

@@ -91,11 +91,11 @@ def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
     """
-    put_steps(_data(runs, start), lambda: _drawn(runs[start]), " ".join(_words(runs[start])))
+    put_steps(lambda: _drawn(runs[start]), lambda: _data(runs, start), " ".join(_words(runs[start])))
 
 
-def put_steps(data: dict, draw: Callable[[], Figure], words: str) -> None:
-    """Put on the page what `stepper.js` draws, with a still picture for where no script runs, and its alt text.
+def put_steps(draw: Callable[[], Figure], describe: Callable[[], dict], words: str) -> None:
+    """Put a still picture on the page, with its alt text, and the data from which `stepper.js` draws in its place.
 
     Outside a notebook nothing is shown, or drawn.
     """
@@ -103,10 +103,10 @@ def put_steps(data: dict, draw: Callable[[], Figure], words: str) -> None:
         from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        fig = draw()
+        fig = draw()  # first, because it sets the colours that the data name
         still = print_figure(fig, "svg", bbox_inches="tight")
         plt.close(fig)
-        display({STEPPER: data, "image/svg+xml": still, "text/plain": words}, raw=True,
+        display({STEPPER: describe(), "image/svg+xml": still, "text/plain": words}, raw=True,
                 metadata={"image/svg+xml": {"alt": words}})
 
 
