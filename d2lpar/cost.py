@@ -192,21 +192,47 @@ def bus_bandwidth(size_bytes, k, seconds):
     return size_bytes / seconds * 2 * (k - 1) / k
 
 
+def when_sent(buckets, ready_s, sizes_bytes, k, link):
+    """When the allreduce of each bucket begins and ends, in seconds: one at a time, in
+    this order, and each as soon as all its gradients are ready.
+
+    Args:
+        buckets: lists of indices of gradients, as `d2lpar.ddp.assign_buckets` returns them.
+        ready_s, sizes_bytes: of each gradient, when it is ready, and its size.
+    """
+    spans, free_s = [], 0.0
+    for bucket in buckets:
+        begin_s = max([free_s, *(ready_s[i] for i in bucket)])
+        free_s = begin_s + ring_s(sum(sizes_bytes[i] for i in bucket), k, link)
+        spans.append((begin_s, free_s))
+    return spans
+
+
 ADDED_SPREAD = (0.72, 1.43)  # of 44 published predictions, the middle 80% of added time / predicted: a test says so
 
 
-def check_runs(batch: float, runs: Sequence[tuple[int, float, float]]) -> None:
+def check_runs(batch: float, runs: Sequence[tuple[int, float, float]], factor: float) -> None:
     """Raise ValueError unless all numbers are above 0, and the runs tell an example's time from the added time."""
     for k, each, seconds in runs:
         check_counts(the_number_of_devices=k)
         if not (is_number(each) and each > 0 and is_number(seconds) and seconds > 0):
             raise ValueError("a run has a number of devices, the examples of one device and the seconds of a step, "
                              f"all above 0; got {shown((k, each, seconds))}")
-    if not is_number(batch) or batch <= 0:
-        raise ValueError(f"batch must be a number of examples above 0, got {shown(batch)}")
-    if np.linalg.matrix_rank([[each, k > 1] for k, each, _ in runs]) < 2:
+    for name, value in (("batch", batch), ("factor", factor)):
+        if not is_number(value) or value <= 0:
+            raise ValueError(f"{name} must be a number above 0, got {shown(value)}")
+    counts = sorted({k for k, *_ in runs if k > 1})
+    if len(counts) > 1:
+        raise ValueError(f"all runs on several devices must have the same number of them, got {counts}")
+    if len(runs) < 2 or np.linalg.matrix_rank([[each, k > 1] for k, each, _ in runs]) < 2:
         raise ValueError("this takes two runs: one on a single device and one on several, or two on several devices "
-                         f"with different numbers of examples; got {list(runs)}")
+                         f"with different numbers of examples; got {runs}")
+
+
+def check_example_s(example_s: float) -> None:
+    """Raise ValueError unless an example takes time."""
+    if not example_s > 0:
+        raise ValueError("by these runs, more examples take less time. Measure them again, several times each")
 
 
 def efficiency_at(batch, runs, factor=1):
@@ -219,10 +245,12 @@ def efficiency_at(batch, runs, factor=1):
     two numbers in `ADDED_SPREAD` give the bounds of an interval.
 
     Raises:
-        ValueError: if the runs do not determine both times, or a number is not above 0.
+        ValueError: if the runs do not determine both times, a number is not above 0, or more examples take less time.
     """
-    check_runs(batch, runs)  # package only
+    runs = list(runs)  # package only
+    check_runs(batch, runs, factor)  # package only
     k, each, seconds = np.array(runs, float).T
     terms = np.stack([each / seconds, (k > 1) / seconds], axis=1)
     example_s, added_s = np.linalg.lstsq(terms, np.ones(len(runs)), rcond=None)[0]
+    check_example_s(example_s)  # package only
     return float(batch * example_s / (batch * example_s + factor * added_s))

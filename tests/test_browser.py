@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 
 from d2lpar.collectives import allreduce_ring
+from d2lpar.pages.race import Race, race_words
 from d2lpar.pages.stepper import trace_rounds
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
@@ -273,8 +274,10 @@ def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_need
             f"Add {chapter.stem} to EXPLORERS, or take its explorer out {PARTS}")
         assert ("stepper.js" in text) == (chapter.stem in (STEPPER, FRAMES)), f"Name {chapter.stem} here, or take its stepper out {PARTS}"
         assert ("predict.js" in text) == ("tag_predict" in text), chapter.stem
+        assert ("race.js" in text) == (chapter.stem == RACE), f"Name {chapter.stem} here, or take its race out {PARTS}"
     index = (site / "book" / "index.html").read_text("utf8")
-    assert [script for script in ("vega_bundle.js", "stepper.js", "predict.js") if script in index] == []
+    scripts = ("vega_bundle.js", "stepper.js", "predict.js", "race.js")
+    assert [script for script in scripts if script in index] == ["race.js"] and len(index) < 400_000
 
 
 STEPPER, FRAMES = "16_rings_true_and_false", "20_sharding"
@@ -369,6 +372,74 @@ def test_without_scripts_the_stepper_is_a_picture_with_words_and_no_answer_is_hi
     assert "Round 1 of 6, add. Rank 0 sends chunk 3 to rank 1: now 0 + 1." in still.get_attribute("alt")
     answers = page.locator(".tag_predict .cell_output").all()
     assert len(answers) >= 3 and all(answer.is_visible() for answer in answers)
+    context.close()
+
+
+RACE = "08_ddp_built"
+LATENCIES, BANDWIDTHS = [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], [0.5, 1, 2, 5, 10, 20, 50, 100]
+SETTINGS = [Race(), Race("in hooks"), Race("after backward"), Race(cap_mb=4), Race(cap_mb=12), Race(cap_mb=96, ranks=2),
+            Race(cap_mb=20, ranks=8, latency_ms=1, gb_per_s=0.5), Race(cap_mb=28, ranks=7, latency_ms=0.01, gb_per_s=100),
+            Race("in hooks", ranks=3, latency_ms=0, gb_per_s=50), Race(cap_mb=64, ranks=5, latency_ms=0.5, gb_per_s=10)]
+
+
+def set_race(race: Locator, to: Race) -> None:
+    """Move the sliders."""
+    race.get_by_label("send gradients").select_option(to.way)
+    for label, place in (("ranks", to.ranks - 2), ("latency", LATENCIES.index(to.latency_ms)),
+                         ("bandwidth", BANDWIDTHS.index(to.gb_per_s)), ("cap of a bucket", to.cap_mb // 4 - 1)):
+        if label != "cap of a bucket" or to.way == "in buckets":
+            race.get_by_label(label, exact=True).fill(str(place))
+
+
+@pytest.mark.parametrize("where", [f"notebooks/{RACE}.html", "book/index.html"])
+def test_the_race_says_what_the_package_calculates_at_ten_settings(page: Page, site: Path, where: str) -> None:
+    visit(page, site / where)
+    race = page.locator("div.race")
+    assert race.get_by_role("status").inner_text() == race_words(Race())
+    for to in SETTINGS:
+        set_race(race, to)
+        assert race.get_by_role("status").inner_text() == race_words(to), to
+        count = int(race_words(to).split()[0])
+        assert race.locator("rect.allreduce").count() == to.ranks * count and race.locator("rect.backward").count() == to.ranks
+        assert race.get_by_label("cap of a bucket").is_disabled() == (to.way != "in buckets")
+    assert not page.locator(":is(figure, .race-holder):has(div.race) img").is_visible()
+
+
+def test_the_race_is_driven_by_keyboard_and_its_bars_move(page: Page, site: Path) -> None:
+    visit(page, site / "book" / "index.html")
+    race = page.locator("div.race")
+    before = race.locator("rect.allreduce").first.get_attribute("x")
+    race.get_by_label("cap of a bucket").focus()
+    page.keyboard.press("ArrowLeft")
+    assert race.get_by_role("status").inner_text() == race_words(Race(cap_mb=44))
+    assert float(race.locator("rect.allreduce").first.get_attribute("x") or 0) < float(before or 0)
+    page.keyboard.press("End")
+    assert race.get_by_label("cap of a bucket").get_attribute("aria-valuetext") == "96 MB"
+    assert race.get_by_role("status").inner_text() == race_words(Race(cap_mb=96)) and page.url.endswith("index.html")
+
+
+def test_the_race_fits_and_obeys_the_rules_of_accessibility(page: Page, site: Path) -> None:
+    show(page, 390, "light")
+    visit(page, site / "book" / "index.html")
+    page.add_style_tag(content=NO_TRANSITIONS)
+    race = page.locator("div.race")
+    set_race(race, Race(ranks=8))
+    for width, theme in ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")):
+        switch(page, width, theme)
+        assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.race") == []
+        box = race.locator("svg").bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width
+        assert min(race.locator("svg text").evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize) "
+                                                         "* e.getScreenCTM().a)")) >= 11
+
+
+def test_without_scripts_the_race_is_a_picture_with_words(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "book" / "index.html").as_uri())
+    still = page.locator(".race-holder img")
+    assert still.is_visible() and still.evaluate("e => e.naturalWidth") > 300
+    assert race_words(Race("after backward")) in still.get_attribute("alt")
     context.close()
 
 

@@ -137,14 +137,30 @@ def test_the_stated_spread_holds_four_fifths_of_the_published_predictions():
     assert np.quantile(ratios, (0.1, 0.9)) == pytest.approx(ADDED_SPREAD, abs=5e-3) and len(ratios) == 44
 
 
-@pytest.mark.parametrize("runs", [[], [(1, 32, 0.1)], [(1, 32, 0.1), (1, 64, 0.2)], [(8, 32, 0.1), (4, 32, 0.2)]])
+@pytest.mark.parametrize("runs", [[], [(1, 32, 0.1)], [(1, 32, 0.1), (1, 64, 0.2)], [(8, 32, 0.1), (8, 32, 0.2)]])
 def test_runs_that_do_not_tell_the_two_times_apart_are_refused(runs):
     with pytest.raises(ValueError, match="this takes two runs: one on a single device and one on several, or two"):
         efficiency_at(64, runs)
 
 
-@pytest.mark.parametrize("batch, run", [(64, (8, 0, 0.1)), (64, (8, 32, float("nan"))), (64, (8, 32, 0)), (0, (8, 32, 0.1)),
-                                        (float("nan"), (8, 32, 0.1)), (64, (0, 32, 0.1))])
-def test_a_number_that_cannot_be_right_is_named(batch, run):
-    with pytest.raises(ValueError, match="above 0|at least 1"):
-        efficiency_at(batch, [(1, 32, 0.1), run])
+@pytest.mark.parametrize("batch, runs, words", [
+    (64, [(1, 32, 0.1), (8, 0, 0.1)], "all above 0"), (64, [(1, 32, 0.1), (8, 32, float("nan"))], "all above 0"),
+    (64, [(1, 32, 0.1), (8, 32, 0)], "all above 0"), (64, [(1, 32, 0.1), (0, 32, 0.1)], "at least 1"),
+    (0, [(1, 32, 0.1), (8, 32, 0.15)], "^batch must be .* got 0$"), (float("nan"), [(1, 32, 0.1), (8, 32, 0.15)], "got nan$"),
+    (64, [(2, 32, 0.12), (8, 64, 0.35)], r"the same number of them, got \[2, 8\]"),
+    (64, [(8, 16, 0.2), (8, 32, 0.1)], "more examples take less time")])
+def test_runs_that_cannot_be_right_are_refused_with_their_values(batch, runs, words):
+    with pytest.raises(ValueError, match=words):
+        efficiency_at(batch, runs)
+
+
+@pytest.mark.parametrize("factor", [0, -1, float("nan"), "2"])
+def test_a_factor_that_is_no_factor_is_refused(factor):
+    with pytest.raises(ValueError, match="^factor must be a number above 0, got"):
+        efficiency_at(64, [(1, 32, 0.1), (8, 32, 0.15)], factor)
+
+
+def test_runs_may_come_from_a_generator_and_as_arrays_of_numpy():
+    runs = [(1, 32, 0.1), (8, 32, 0.15)]
+    assert efficiency_at(64, (run for run in runs)) == efficiency_at(64, runs) == pytest.approx(0.8)
+    assert efficiency_at(64, [(np.int64(1), 32, np.float64(0.1)), runs[1]]) == pytest.approx(0.8)

@@ -1,8 +1,9 @@
-"""Explorers, steppers and predictions on the site: pages that have one get its script, and what that script draws.
+"""Explorers, steppers, the race and predictions on the site: their pages get the script, and what that script draws.
 
-`explorer.js` and `stepper.js` put inputs and a moving picture in place of the still one, which stays where no script
-runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of the
-package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
+`explorer.js`, `stepper.js` and `race.js` put inputs and a moving picture in place of the still one, which stays where
+no script runs; their data goes beside that picture. A page that is no notebook has the race by the directive `race`.
+Vega, in the version that also drew the still picture, comes out of the package vl-convert, so that no page asks another
+host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations
@@ -13,15 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from docutils.parsers.rst import Directive
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 
 from d2lpar.pages.explorer import VEGALITE, VEGALITE_VERSION
+from d2lpar.pages.race import RACE, race_html
 from d2lpar.pages.stepper import STEPPER
 
 VEGA = "vega_bundle.js"
-KINDS = {VEGALITE: "explorer", STEPPER: "stepper"}
-SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "tag_predict": ("predict.js",)}
+KINDS = {VEGALITE: "explorer", STEPPER: "stepper", RACE: "race"}
+SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "race": ("race.js",),
+           "tag_predict": ("predict.js",)}
+
+
+class RaceDirective(Directive):
+    """The race, with its settings at their start."""
+
+    def run(self) -> list[nodes.Node]:
+        """The still picture, and the data for the script."""
+        return [nodes.raw("", race_html(), format="html")]
 
 
 def keep_specifications() -> None:
@@ -111,6 +123,7 @@ def write_vega(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict:
     keep_specifications()
+    app.add_directive("race", RaceDirective)
     app.connect("doctree-read", put_beside_pictures)
     app.connect("doctree-read", mark_predictions)
     app.connect("html-page-context", add_scripts)

@@ -39,6 +39,9 @@ from d2lpar.pages.plot import show as show
 from d2lpar.pages.published import published_controls as published_controls
 from d2lpar.pages.published import published_pairs as published_pairs
 from d2lpar.pages.published import published_runs as published_runs
+from d2lpar.pages.race import Race as Race
+from d2lpar.pages.race import race_step as race_step
+from d2lpar.pages.race import show_race as show_race
 from d2lpar.pages.results import judged_rows as judged_rows
 from d2lpar.pages.results import median_interval as median_interval
 from d2lpar.pages.results import stored_records as stored_records

@@ -1,0 +1,112 @@
+"""One training step as a race between computing and sending, which readers change with sliders, without a kernel.
+
+`race_step` calculates the step, `show_race` shows it. On the site, `race.js` draws it; JupyterLab has a still picture.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from io import BytesIO
+from typing import Any, NamedTuple
+
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from d2lpar.cost import Link, when_sent
+from d2lpar.ddp import assign_buckets
+from d2lpar.pages.plot import draw_timelines, rank_style, use_book_style
+from d2lpar.timing import Span, in_notebook
+
+RACE = "application/vnd.d2lpar.race+json"
+LAYERS, LAYER_BYTES = 24, 4_000_000  # linear layers of 1,000 by 1,000
+FORWARD_S, BACKWARD_S = 0.036, 0.072  # as if each layer took 1.5 and 3 ms
+WAYS = ("after backward", "in hooks", "in buckets")
+MOST_RANKS, MOST_CAP_MB = 8, LAYERS * LAYER_BYTES // 10**6
+
+
+class Race(NamedTuple):
+    """What a reader chooses: the way of averaging, and the ranks and links."""
+
+    way: str = "in buckets"
+    ranks: int = 4
+    cap_mb: int = 48  # of a bucket
+    latency_ms: float = 0.2  # of a message
+    gb_per_s: float = 2.0
+
+
+START = Race()
+
+
+class RaceStep(NamedTuple):
+    """The step that follows: when each allreduce begins and ends, how long the step takes, and how long ranks wait."""
+
+    sent: list[tuple[float, float]]
+    step_s: float
+    waits_s: float
+
+
+def race_step(race: Race) -> RaceStep:
+    """The step of each rank: forward, then backward from the last layer to the first, and sending by `when_sent`."""
+    cap = {"after backward": float("inf"), "in hooks": 0, "in buckets": race.cap_mb * 1e6}[race.way]
+    sizes = [LAYER_BYTES] * LAYERS
+    ready = [FORWARD_S + BACKWARD_S * (LAYERS - i) / LAYERS for i in range(LAYERS)]
+    link = Link(1e-3 * race.latency_ms, 1e-9 / race.gb_per_s)
+    sent = when_sent(assign_buckets(sizes, cap, cap), ready, sizes, race.ranks, link)
+    step_s = max(FORWARD_S + BACKWARD_S, sent[-1][1])
+    return RaceStep(sent, step_s, step_s - FORWARD_S - BACKWARD_S)
+
+
+def race_words(race: Race) -> str:
+    """The result in words, as `race.js` says it."""
+    step, count = race_step(race), len(race_step(race).sent)
+    return (f"{count} allreduce{'s' * (count > 1)}. The step takes {1e3 * step.step_s:.1f} ms. The ranks wait for "
+            f"{1e3 * step.waits_s:.1f} ms of it, which is {100 * step.waits_s / step.step_s:.0f}%.")
+
+
+def show_race(start: Race = START) -> None:
+    """Put the race on the page, with the sliders at `start`. Outside a notebook nothing is shown."""
+    if in_notebook():
+        from IPython.display import display
+
+        words, still = still_of(start)
+        display({RACE: data_of(start), "image/svg+xml": still, "text/plain": words}, raw=True,
+                metadata={"image/svg+xml": {"alt": words}})
+
+
+def race_html(start: Race = START) -> str:
+    """The same as HTML, for a page that is no notebook."""
+    words, still = still_of(start)
+    image = b64encode(still.encode()).decode()
+    return (f'<div class="race-holder"><img src="data:image/svg+xml;base64,{image}" alt="{words}">'
+            f'<script type="application/json" class="race">{json.dumps(data_of(start))}</script></div>')
+
+
+def data_of(start: Race) -> dict[str, Any]:
+    """What the browser calculates and draws with."""
+    return {"start": start._asdict(), "layers": LAYERS, "layer_bytes": LAYER_BYTES, "forward_s": FORWARD_S,
+            "backward_s": BACKWARD_S, "ways": list(WAYS), "most_ranks": MOST_RANKS, "most_cap_mb": MOST_CAP_MB,
+            "colors": [to_hex(rank_style(rank)["color"]) for rank in range(MOST_RANKS)]}
+
+
+def still_of(start: Race) -> tuple[str, str]:
+    """Words for the still picture, and its SVG: all three ways with the settings of `start`."""
+    use_book_style()
+    races = {way: start._replace(way=way) for way in WAYS}
+    fig = _drawn(races)
+    file = BytesIO()
+    fig.savefig(file, format="svg", bbox_inches="tight")
+    plt.close(fig)
+    words = " ".join(f"{way.capitalize()}: {race_words(race)}" for way, race in races.items())
+    return words, file.getvalue().decode()
+
+
+def _drawn(races: dict[str, Race]) -> Figure:
+    """A timeline for each of the races: what two of the ranks compute and send."""
+    groups = {}
+    for way, race in races.items():
+        computed = [("forward", 0.0, FORWARD_S), ("backward", FORWARD_S, FORWARD_S + BACKWARD_S)]
+        sent = [("allreduce", begin_s, end_s) for begin_s, end_s in race_step(race).sent]
+        groups[way] = [Span(rank, *span) for rank in range(2) for span in (*computed, *sent)]
+    return draw_timelines(groups, communication=["allreduce"])
