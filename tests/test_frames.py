@@ -97,8 +97,8 @@ def test_the_page_shows_what_the_ranks_record_and_says_it(films, cells):
     for i, (shown, now) in enumerate(zip(stored["frames"], zip(*films, strict=True), strict=True)):
         assert shown["words"].startswith(f"Frame {i + 1} of 18: {now[0].moment}. {'Each rank sends 8' if now[0].sent_bytes else 'Nothing is sent'}")
         for rank, frame in enumerate(now):
-            said = [*map(float, re.findall(r"-?\d+(?= ?[,)])", shown["words"].splitlines()[1 + rank].replace("−", "-")))]
-            drawn = [float(value.replace("−", "-")) for _, _, values, _ in shown["ranks"][rank]["boxes"] for value in values.split()]
+            said = [*map(float, re.findall(r"-?\d+(?= ?[,)])", shown["words"].splitlines()[1 + rank]))]
+            drawn = [float(value) for _, _, values, _ in shown["ranks"][rank]["boxes"] for value in values.split()]
             held = [value for values in frame.held.values() for value in values]
             assert drawn == held == said[:len(held)]
             assert f"{len(held)} values, {4 * len(held)} bytes" in shown["words"]
@@ -106,8 +106,8 @@ def test_the_page_shows_what_the_ranks_record_and_says_it(films, cells):
 
 
 def test_what_is_new_in_a_frame_is_marked(films):
-    new = [[[now["rows"][row] for row, _, _, fresh in frame["ranks"][0]["boxes"] if fresh] for frame in now["frames"]]
-           for now in [frames._data(films, "")]][0]
+    data = frames._data(films, "")
+    new = [[data["rows"][row] for row, _, _, fresh in frame["ranks"][0]["boxes"] if fresh] for frame in data["frames"]]
     assert [(i, rows) for i, rows in enumerate(new) if rows] == [
         (1, ["W1 whole"]), (4, ["W2 whole"]), (8, ["W2 whole"]), (9, ["W2 gradient"]), (10, ["W2 mean"]),
         (12, ["W1 whole"]), (13, ["W1 gradient"]), (14, ["W1 mean"]), (16, ["W1 part", "W2 part"])]
@@ -143,7 +143,7 @@ def test_a_collective_whose_bytes_are_not_known_is_not_left_out(group_of):
 
 
 def test_films_of_different_moments_are_refused(films):
-    with pytest.raises(ValueError, match="Take the same on all ranks"):
+    with pytest.raises(ValueError, match="Take the same frames on all ranks"):
         show_films([films[0], films[1][1:]], "a frame left out")
 
 
@@ -159,7 +159,7 @@ def test_on_a_page_it_is_data_with_a_still_picture_of_all_frames_and_words(films
     assert data[STEPPER]["label"] == "a step" and data[STEPPER]["colors"] == ["#1f77b4", "#d95f02"]
     fig = frames._drawn(films)
     for rank, ax in enumerate(fig.axes):
-        shown = [text.get_text().replace("−", "-").split() for text in ax.texts]
+        shown = [text.get_text().split() for text in ax.texts]
         assert [float(value) for values in shown for value in values] == [
             value for frame in films[rank] for values in frame.held.values() for value in values]
         widths = [sum(round(box.get_width() + 0.12) for box in ax.patches if round(box.get_y() + 0.4) == row) for row in range(18)]

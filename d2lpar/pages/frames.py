@@ -22,7 +22,8 @@ from d2lpar.pages.stepper import put_steps
 from d2lpar.ranks import Traffic
 
 # What can be held, in the order of the rows: square boxes are weights, round ones gradients; what a rank keeps is dark.
-KINDS = {"part": "part of {}", "whole": "whole {}", "gradient": "gradient of {}", "mean": "part of the mean gradient of {}"}
+KINDS = {"part": "part of {}", "whole": "whole {}", "gradient": "gradient of {}",
+         "mean": "part of the mean gradient of {}"}
 ROWS = {"part": "{} part", "whole": "{} whole", "gradient": "{} gradient", "mean": "{} mean"}
 
 
@@ -80,14 +81,15 @@ def _values(held: dict[tuple[str, str], Tensor]) -> dict[tuple[str, str], list[f
 def show_films(films: Sequence[Sequence[Frame]], label: str) -> None:
     """Put the films of all ranks on the page, frame by frame; `label` names them for readers who do not see them.
 
-    All parts of a weight have the same length. Outside a notebook nothing is shown.
+    The ranks cut each weight into parts of equal length, without padding. Outside a notebook nothing is shown.
 
     Raises:
         ValueError: if the ranks have recorded different moments.
     """
     moments = [[frame.moment for frame in film] for film in films]
     if any(row != moments[0] for row in moments):
-        raise ValueError(f"the frames of different moments cannot be shown side by side: {moments}. Take the same on all ranks")
+        raise ValueError(f"frames of different moments cannot be shown side by side: {moments}. "
+                         "Take the same frames on all ranks")
     words = _words(films)
     put_steps(lambda: _drawn(films), lambda: _data(films, label), " ".join(words).replace("\n", " "))
 
@@ -103,8 +105,8 @@ def _data(films: Sequence[Sequence[Frame]], label: str) -> dict:
 
 
 def _boxes(before: Frame | None, now: Frame, keys: Sequence[tuple[str, str]]) -> dict:
-    """A box is a row, a kind, the values, and whether they are new; values are one string, so that a cell stays short."""
-    boxes = [[keys.index(key), key[0], " ".join(map(_short, values)), before is not None and before.held.get(key) != values]
+    """A box is a row, a kind, the values in one string, which keeps the notebook short, and whether they are new."""
+    boxes = [[keys.index(key), key[0], " ".join(map(_short, values)), bool(before and before.held.get(key) != values)]
              for key, values in now.held.items()]
     found = now.found and [now.found[0], " ".join(map(_short, now.found[1]))]
     return {"boxes": boxes, "found": found, "sent": now.sent_bytes, "bytes": now.held_bytes}
@@ -114,10 +116,11 @@ def _words(films: Sequence[Sequence[Frame]]) -> list[str]:
     """For each frame, what is sent and what each rank holds, in sentences, a line per rank."""
     words = []
     for i, now in enumerate(zip(*films)):
-        sent = {frame.sent_bytes for frame in now}
-        each = [f"Rank {rank} sends {frame.sent_bytes} bytes." for rank, frame in enumerate(now)]
-        sending = " ".join(each) if len(sent) > 1 else f"Each rank sends {max(sent)} bytes." if any(sent) else "Nothing is sent."
-        words.append("\n".join([f"Frame {i + 1} of {len(films[0])}: {now[0].moment}. {sending}", *map(_holds, range(len(now)), now)]))
+        sent = [frame.sent_bytes for frame in now]
+        sending = (" ".join(f"Rank {rank} sends {size} bytes." for rank, size in enumerate(sent)) if len({*sent}) > 1
+                   else f"Each rank sends {sent[0]} bytes." if sent[0] else "Nothing is sent.")
+        begin = f"Frame {i + 1} of {len(films[0])}: {now[0].moment}. {sending}"
+        words.append("\n".join([begin, *map(_holds, range(len(now)), now)]))
     return words
 
 
@@ -128,7 +131,7 @@ def _holds(rank: int, frame: Frame) -> str:
 
 
 def _short(value: float) -> str:
-    return f"{value:.4g}".replace("-", "−")
+    return f"{value:.4g}"
 
 
 def _tuple(values: Iterable[float]) -> str:
@@ -154,12 +157,12 @@ def _drawn(films: Sequence[Sequence[Frame]]) -> Figure:
         ax.set(xlim=(-0.2, longest + 0.2), ylim=(len(film) - 0.4, -0.6), xlabel="bytes held", yticks=range(len(film)),
                xticks=range(0, longest + 1, 2), xticklabels=range(0, 4 * longest + 1, 8))
         ax.set_title(f"rank {rank}", color=rank_style(rank)["color"])
-        ax.set_yticklabels(f"{frame.moment} (sends {frame.sent_bytes} B)" if frame.sent_bytes else frame.moment for frame in film)
+        ax.set_yticklabels(frame.moment + f" (sends {frame.sent_bytes} B)" * bool(frame.sent_bytes) for frame in film)
         ax.grid(axis="y", visible=False)
-    looks = {"own part": ("0.3", "-"), "whole weight": ("0.85", "-"), "whole weight, received": ("0.85", ":"),
-             "gradient (round)": ("white", "-"), "part of the mean gradient (round)": ("0.3", "-")}
-    keys = [Patch(facecolor=face, edgecolor="black", linestyle=line, label=name) for name, (face, line) in looks.items()]
-    fig.legend(handles=keys, loc="outside lower center", ncols=5, fontsize=8, handlelength=1.2, columnspacing=1.2)
+    looks = {"own part": "0.3", "whole weight (dotted: received)": "0.85", "gradient (round)": "white",
+             "part of the mean gradient (round)": "0.3"}
+    keys = [Patch(facecolor=face, edgecolor="black", label=name) for name, face in looks.items()]
+    fig.legend(handles=keys, loc="outside lower center", ncols=4, fontsize=8, handlelength=1.2, columnspacing=1.2)
     return fig
 
 
@@ -169,5 +172,5 @@ def _box(ax: plt.Axes, column: int, row: int, kind: str, source: int, arrived: b
     face = color if dark else to_rgba(color, 0.2) if kind == "whole" else "white"
     ax.add_patch(FancyBboxPatch((column + 0.06, row - 0.4), len(values) - 0.12, 0.8, boxstyle=shape, facecolor=face,
                                 edgecolor=color, linestyle=":" if arrived else "-", zorder=2))
-    ax.text(column + len(values) / 2, row, " ".join(map(_short, values)), ha="center", va="center", fontsize=8,
+    ax.text(column + len(values) / 2, row, "  ".join(map(_short, values)), ha="center", va="center", fontsize=8,
             color="white" if dark else "black", zorder=3)
