@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -270,7 +272,7 @@ def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_need
         text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
         assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), (
             f"Add {chapter.stem} to EXPLORERS, or take its explorer out {PARTS}")
-        assert ("stepper.js" in text) == (chapter.stem == STEPPER), f"Name {chapter.stem} here, or take its stepper out {PARTS}"
+        assert ("stepper.js" in text) == (chapter.stem in (STEPPER, FRAMES)), f"Name {chapter.stem} here, or take its stepper out {PARTS}"
         assert ("predict.js" in text) == ("tag_predict" in text), chapter.stem
         assert ("race.js" in text) == (chapter.stem == RACE), f"Name {chapter.stem} here, or take its race out {PARTS}"
     index = (site / "book" / "index.html").read_text("utf8")
@@ -278,12 +280,13 @@ def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_need
     assert [script for script in scripts if script in index] == ["race.js"] and len(index) < 400_000
 
 
-STEPPER = "16_rings_true_and_false"
+STEPPER, FRAMES = "16_rings_true_and_false", "20_sharding"
 BOXES = """() => [...document.querySelectorAll('div.stepper svg rect')].filter(e => e.getAttribute('fill') !== 'none').length"""
 
 
-def open_stepper(page: Page, site: Path) -> Locator:
-    visit(page, site / "notebooks" / f"{STEPPER}.html")
+def open_stepper(page: Page, site: Path, chapter: str = STEPPER) -> Locator:
+    visit(page, site / "notebooks" / f"{chapter}.html")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")  # shows what waits for a prediction
     return page.locator("div.stepper")
 
 
@@ -312,11 +315,39 @@ def test_the_stepper_shows_by_keyboard_what_the_ring_sends_and_says_it(page: Pag
     assert page.url.endswith(f"{STEPPER}.html"), "a key has led to another page"
 
 
-def test_the_stepper_fits_and_obeys_the_rules_of_accessibility(page: Page, site: Path) -> None:
+def test_a_sharded_step_is_shown_frame_by_frame_by_keyboard_and_said(page: Page, site: Path) -> None:
+    stepper = open_stepper(page, site, FRAMES)
+    stored = json.loads(page.locator("script.stepper").text_content() or "")["frames"]
+    stepper.get_by_role("button", name="Next").focus()
+    sent, said = [0, 0], []
+    for i, frame in enumerate(stored):
+        said.append(stepper.get_by_role("status").inner_text())
+        assert said[i].startswith(f"Frame {i + 1} of {len(stored)}: {frame['moment']}.") and said[i] == frame["words"]
+        held = [int(values) * 4 for values in re.findall(r": (\d+) values", said[i])]
+        assert held == [int(size) for size in re.findall(r"values, (\d+) bytes", said[i])] == [rank["bytes"] for rank in frame["ranks"]]
+        assert stepper.locator("rect.held").count() == sum(held) // 4
+        assert stepper.locator("rect.fresh").count() == sum(box[3] for rank in frame["ranks"] for box in rank["boxes"])
+        bars = stepper.locator("rect.bar").evaluate_all("bars => bars.map(e => e.getAttribute('height') * 1)")
+        assert bars == pytest.approx([max(bars) * rank["bytes"] / 56 for each in stored for rank in each["ranks"]])
+        marked = stepper.locator("rect.now").bounding_box()
+        around = [stepper.locator("rect.bar").nth(2 * i + rank).bounding_box() for rank in (0, 1)]
+        assert all(marked["x"] <= bar["x"] and bar["x"] + bar["width"] <= marked["x"] + marked["width"] for bar in around)
+        sent = [before + rank["sent"] for before, rank in zip(sent, frame["ranks"])]
+        assert ("Each rank sends 8 bytes." in said[i]) == (frame["ranks"][0]["sent"] == 8)
+        page.keyboard.press(("Enter", "ArrowRight")[i % 2])
+    assert sent == [48, 48] and len(set(said)) == len(stored) == 18
+    assert stepper.get_by_role("button", name="Next").get_attribute("aria-disabled") == "true"
+    page.keyboard.press("ArrowLeft")
+    assert stepper.get_by_role("status").inner_text() == said[-2] and page.url.endswith(f"{FRAMES}.html")
+
+
+@pytest.mark.parametrize("chapter, least_px", [(STEPPER, 8), (FRAMES, 11)])
+def test_the_stepper_fits_and_obeys_the_rules_of_accessibility(page: Page, site: Path, chapter: str, least_px: int) -> None:
     show(page, 390, "light")
-    stepper = open_stepper(page, site)
+    stepper = open_stepper(page, site, chapter)
     page.add_style_tag(content=NO_TRANSITIONS)
-    stepper.get_by_label("devices").select_option("5")
+    if chapter == STEPPER:
+        stepper.get_by_label("devices").select_option("5")
     stepper.get_by_role("button", name="Next").click()
     for width, theme in ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")):
         switch(page, width, theme)
@@ -324,8 +355,12 @@ def test_the_stepper_fits_and_obeys_the_rules_of_accessibility(page: Page, site:
         box, around = (stepper.locator(part).bounding_box() for part in ("svg", ".picture"))
         assert abs(box["width"] - around["width"]) <= 1 and around["x"] >= 0 and around["x"] + around["width"] <= width
         assert min(stepper.locator("svg text").evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize) "
-                                                            "* e.getScreenCTM().a)")) >= 8
+                                                            "* e.getScreenCTM().a)")) >= least_px
+        within = "svg => [...svg.querySelectorAll('text')].every(e => { const [a, b] = [e, svg].map(x => x.getBoundingClientRect()); "
+        assert stepper.locator("svg").evaluate(within + "return a.left >= b.left && a.right <= b.right && a.top >= b.top; })")
         assert not page.locator("figure:has(div.stepper) img").is_visible()
+    page.emulate_media(media="print")
+    assert page.locator("figure:has(div.stepper) img").is_visible() and not stepper.is_visible(), "on paper all steps are seen"
 
 
 def test_without_scripts_the_stepper_is_a_picture_with_words_and_no_answer_is_hidden(browser: Browser, site: Path) -> None:

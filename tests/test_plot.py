@@ -71,7 +71,7 @@ def curves():
 
 @pytest.mark.parametrize("draw", [curves, lambda: plot.draw_timeline(SPANS), lambda: plot.draw_step([3, 2]),
                                   lambda: plot.draw_call([3, 1]),
-                                  lambda: plot.draw_cuts(4, 4), lambda: plot.draw_turns(TURNS), lambda: plot.draw_holdings(HELD),
+                                  lambda: plot.draw_cuts(4, 4), lambda: plot.draw_turns(TURNS),
                                   lambda: plot.draw_halving(4), lambda: plot.draw_trees({"a": [None, 0, 0]}),
                                   lambda: plot.draw_timelines({"a": SPANS}, {"alone": 2.0}),
                                   lambda: plot.draw_ratios({"a": {"b": (1, 2, 3, None)}})])
@@ -294,17 +294,6 @@ def test_every_cell_of_the_three_cuts_has_the_number_of_its_rank():
     assert [texts_of.count("0") for texts_of in texts] == [1 + 8, 4, 1 + 4]  # a shard of the minibatch, and cells
     assert [texts_of.count("1") for texts_of in texts] == [1 + 8, 4, 4]
     assert texts[1].count("0\n1") == 1  # both ranks see the whole minibatch
-
-
-HELD = {"at rest": ({"parts": 4}, {"parts": 3}), "gathered": ({"parts": 4, "whole weight": 7}, {"parts": 3, "whole weight": 7})}
-
-
-def test_what_each_rank_holds_is_a_bar_of_so_many_values_and_is_read_out():
-    fig = plot.draw_holdings(HELD)
-    found = [[(bar.get_x(), bar.get_width()) for bar in ax.patches] for ax in fig.axes]
-    assert found == [[(0, 4), (0, 4), (4, 7)], [(0, 3), (0, 3), (3, 7)]]
-    assert [ax.get_title() for ax in fig.axes] == ["rank 0", "rank 1"]
-    assert fig.get_label().endswith("gathered: rank 0 4 parts, 7 whole weight; rank 1 3 parts, 7 whole weight.")
 
 
 def test_calls_that_meet_are_drawn_below_each_other_and_read_out():

@@ -9,6 +9,8 @@ from d2lpar.pages.building import yours as yours
 from d2lpar.pages.cells import without_checks as without_checks
 from d2lpar.pages.cluster_results import on_cluster as on_cluster
 from d2lpar.pages.explorer import show_explorer as show_explorer
+from d2lpar.pages.frames import Film as Film
+from d2lpar.pages.frames import show_films as show_films
 from d2lpar.pages.kept_bytes import most_kept_bytes as most_kept_bytes
 from d2lpar.pages.kill_tests import Kill as Kill
 from d2lpar.pages.kill_tests import PowerOff as PowerOff
@@ -23,7 +25,6 @@ from d2lpar.pages.plot import draw_cuts as draw_cuts
 from d2lpar.pages.plot import draw_efficiencies as draw_efficiencies
 from d2lpar.pages.plot import draw_fit as draw_fit
 from d2lpar.pages.plot import draw_halving as draw_halving
-from d2lpar.pages.plot import draw_holdings as draw_holdings
 from d2lpar.pages.plot import draw_intervals as draw_intervals
 from d2lpar.pages.plot import draw_memory as draw_memory
 from d2lpar.pages.plot import draw_panels as draw_panels

@@ -331,29 +331,6 @@ def draw_cuts(layers: int, channels: int) -> Figure:
     return fig
 
 
-def draw_holdings(moments: Mapping[str, Sequence[Mapping[str, int]]]) -> Figure:
-    """What each rank holds at each moment: a panel per rank, a row per moment, and a bar of so many values per kind."""
-    num_ranks = len(next(iter(moments.values())))
-    kinds = list(dict.fromkeys(kind for ranks in moments.values() for held in ranks for kind in held))
-    fig, axes = _subplots(1, num_ranks, sharey=True, squeeze=False, figsize=(6.4, 1.0 + 0.27 * len(moments)))
-    for rank, ax in enumerate(axes[0]):
-        color = rank_style(rank)["color"]
-        for row, ranks in enumerate(moments.values()):
-            left = 0
-            for kind, values in ranks[rank].items():
-                ax.barh(row, values, left=left, height=0.75, edgecolor=color, linewidth=0.8,
-                        color=mpl.colors.to_rgba(color, _shade(kinds, kind)))
-                left += values
-        ax.set(title=f"rank {rank}", xlabel="values held", yticks=range(len(moments)), yticklabels=list(moments))
-        ax.grid(axis="y", visible=False)
-    axes[0][0].invert_yaxis()
-    _legend(fig, kinds, (), ())
-    fig.set_label("Bars of the values that each rank holds, moment by moment. " + " ".join(
-        f"{moment}: " + "; ".join(f"rank {rank} " + ", ".join(f"{n} {kind}" for kind, n in held.items())
-                                  for rank, held in enumerate(ranks)) + "." for moment, ranks in moments.items()))
-    return fig
-
-
 def draw_turns(cases: Mapping[str, Sequence[Sequence[str]]]) -> Figure:
     """Which calls of the ranks are matched: for each case ranks as rows, and a box for each call, in order."""
     longest = max(len(calls) for rows in cases.values() for calls in rows)

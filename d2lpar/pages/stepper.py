@@ -91,14 +91,22 @@ def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
     """
+    put_steps(lambda: _drawn(runs[start]), lambda: _data(runs, start), " ".join(_words(runs[start])))
+
+
+def put_steps(draw: Callable[[], Figure], describe: Callable[[], dict], words: str) -> None:
+    """Put a still picture on the page, with its alt text, and the data from which `stepper.js` draws in its place.
+
+    Outside a notebook nothing is shown, or drawn.
+    """
     if in_notebook():
         from IPython.core.pylabtools import print_figure
         from IPython.display import display
 
-        fig, words = _drawn(runs[start]), " ".join(_words(runs[start]))
+        fig = draw()  # first, because it sets the colours that the data name
         still = print_figure(fig, "svg", bbox_inches="tight")
         plt.close(fig)
-        display({STEPPER: _data(runs, start), "image/svg+xml": still, "text/plain": words}, raw=True,
+        display({STEPPER: describe(), "image/svg+xml": still, "text/plain": words}, raw=True,
                 metadata={"image/svg+xml": {"alt": words}})
 
 
