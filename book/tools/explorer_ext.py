@@ -1,8 +1,8 @@
-"""Explorers, steppers and predictions on the site: pages that have one get its script, and what that script draws.
+"""Explorers, steppers, a game and predictions on the site: pages that have one get its script and data.
 
-`explorer.js` and `stepper.js` put inputs and a moving picture in place of the still one, which stays where no script
-runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of the
-package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
+`explorer.js`, `stepper.js` and `which_run.js` put something to work with in place of the still picture, which stays where
+no script runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of
+the package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from sphinx.application import Sphinx
 
 from d2lpar.pages.explorer import VEGALITE, VEGALITE_VERSION
 from d2lpar.pages.stepper import STEPPER
+from d2lpar.pages.which_run import WHICH_RUN
 
 VEGA = "vega_bundle.js"
-KINDS = {VEGALITE: "explorer", STEPPER: "stepper"}
-SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "tag_predict": ("predict.js",)}
+KINDS = {VEGALITE: "explorer", STEPPER: "stepper", WHICH_RUN: "which-run"}
+SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "which-run": ("which_run.js",),
+           "tag_predict": ("predict.js",)}
 
 
 def keep_specifications() -> None:
-    """MyST-NB knows neither explorers nor steppers and would warn: here each becomes a script that holds data."""
+    """MyST-NB knows no such kind and would warn: here each becomes a script that holds data."""
     render_unhandled = NbElementRenderer.render_unhandled
 
     def render_ours(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:
