@@ -382,7 +382,7 @@ def test_the_game_takes_votes_by_keyboard_shows_the_verdict_and_keeps_the_score(
 def test_where_the_browser_keeps_nothing_the_game_goes_on_and_counts(page: Page, site: Path, storage: str) -> None:
     errors = []
     page.on("pageerror", lambda error: errors.append(f"{error.stack}"))
-    page.add_init_script("Object.defineProperty(window, 'localStorage', {get() { %s; }});" % storage)
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {{get() {{ {storage}; }}}});")
     game = open_game(page, site)
     game.get_by_role("button", name="A is broken").click()
     assert game.locator(".score").inner_text().endswith("of 1 right")

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 
 import which_run as recorder
+from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.rules import NAMES
 from d2lpar.pages import which_run
 from d2lpar.pages.results import stored_results

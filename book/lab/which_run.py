@@ -43,6 +43,7 @@ ADAM = "torch.optim.Adam(net.parameters(), lr={})"
 DIVIDE = "        p.grad /= dist.get_world_size()\n"
 AVERAGE = "            average_gradients(net)\n"
 ZERO = "            optimizer.zero_grad()\n"
+LOOP = "        for X, y in loader:\n"
 BACKWARD = "            loss = F.cross_entropy(net(X), y)\n            loss.backward()\n"
 IN_TWO = """\
             for A, b in zip(X.chunk(2), y.chunk(2)):
@@ -79,7 +80,7 @@ PAIRS = [
     Pair("The gradients are never averaged: each rank trains by itself.",
          [(AVERAGE, "")], sgd(HEAVY.format(0.02)), "B"),
     Pair("The gradients are zeroed once per epoch, and not in every step.",
-         [(ZERO, ""), ("        for X, y in loader:\n", "        optimizer.zero_grad()\n        for X, y in loader:\n")],
+         [(ZERO, ""), (LOOP, "        optimizer.zero_grad()\n" + LOOP)],
          sgd("torch.optim.SGD(net.parameters(), lr=0.01)"), "A"),
     Pair("With two backward passes per step, the gradients are averaged before the last pass.",
          [(IN_TWO + AVERAGE, TOO_EARLY)], [(BACKWARD, IN_TWO), *sgd(ADAM.format(0.002))], "A"),
@@ -111,11 +112,15 @@ def curves(script: str, seeds: list[int], folder: Path) -> list[list[float]]:
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     subprocess.run([*launch, path, out, *map(str, seeds)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
     runs = json.loads(out.read_text("utf8"))
-    return [[float(f"{sum(run[i:i + EVERY]) / EVERY:.3g}") for i in range(0, len(run), EVERY)] for run in runs]
+    return [[rounded_mean(run[i:i + EVERY]) for i in range(0, len(run), EVERY)] for run in runs]
+
+
+def rounded_mean(losses: list[float]) -> float:
+    return float(f"{sum(losses) / len(losses):.3g}")
 
 
 def verdict(script: str, folder: Path) -> dict:
-    """What `python -m d2lpar watch` says of a script: its exit code, the faults' names, and the first one's sentence."""
+    """What `python -m d2lpar watch` says: its exit code, the names of the faults, and what was seen of the first."""
     path = folder / "train.py"
     path.write_text(script, "utf8")
     watch = [sys.executable, "-m", "d2lpar", "watch", "--json", path, folder / "unused.json", "0"]

@@ -1,8 +1,9 @@
 """Explorers, steppers, a game and predictions on the site: pages that have one get its script and data.
 
-`explorer.js`, `stepper.js` and `which_run.js` put something to work with in place of the still picture, which stays where
-no script runs; their data goes beside that picture. Vega, in the version that also drew the still picture, comes out of
-the package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader has given one.
+`explorer.js`, `stepper.js` and `which_run.js` put what readers work with in place of the still picture, which stays
+where no script runs; their data goes beside that picture. Vega, in the version that also drew the still picture,
+comes out of the package vl-convert, so that no page asks another host. `predict.js` hides an answer until the reader
+has given one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Nine pairs of training runs, of which one has a silent mistake: the reader says which, and then sees what `watch` says.
+"""Pairs of training runs, a right and a broken one: the reader says which is broken, and then sees what `watch` says.
 
-`python book/lab/which_run.py` writes `stored/which_run.json`. On the site `book/tools/explorer_ext.py` and `which_run.js`
-make a game of it; JupyterLab and paper show the still picture of all pairs, which does not tell which run is broken.
+`python book/lab/which_run.py` writes `stored/which_run.json`. On the site, `book/tools/explorer_ext.py` and
+`which_run.js` make a game of it; JupyterLab and paper show a still picture of all pairs, without the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIDES = "AB"
 
 
 def which_runs() -> list[dict[str, Any]]:
-    """The stored pairs, each with its `mistake`, its `broken` side, and the `curves` and the `verdict` of both scripts."""
+    """The stored pairs: each has its `mistake`, its `broken` side, and both scripts' `curves` and `verdict`."""
     return stored_results("which_run")["pairs"]
 
 
