@@ -126,7 +126,8 @@ def verdict(script: str, folder: Path) -> dict:
     watch = [sys.executable, "-m", "d2lpar", "watch", "--json", path, folder / "unused.json", "0"]
     ran = subprocess.run(watch, stdout=subprocess.PIPE, cwd=ROOT)
     faults = [found for found in json.loads(ran.stdout)["findings"] if found["fault"]]
-    return {"exit_code": ran.returncode, "faults": [found["name"] for found in faults], "seen": faults[0]["seen"] if faults else ""}
+    return {"exit_code": ran.returncode, "faults": [found["name"] for found in faults],
+            "seen": faults[0]["seen"] if faults else ""}
 
 
 def record(number: int, pair: Pair) -> dict:

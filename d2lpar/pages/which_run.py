@@ -49,7 +49,7 @@ def which_run_answers() -> str:
             f"| {_range(pair['right'])} | {_range(pair['wrong'])} | {'yes' if differs_at_the_end(pair) else 'no'} |"
             for i, pair in enumerate(which_runs(), 1)]
     head = ["| pair | broken | what `watch` reports | the mistake | right script ends at | broken script ends at "
-            "| further apart than the seeds |", "|" + "---|" * 7]
+            "| differ by more than their seeds |", "|" + "---|" * 7]
     return "\n".join(head + rows)
 
 
