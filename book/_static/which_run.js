@@ -2,7 +2,7 @@
 // Her answers stay in this browser. Where it keeps nothing, they last as long as the page. Without scripts the still picture stays.
 {
   const KEY = "d2lpar-which-run";
-  const [WIDTH, LEFT, BOTTOM, TOP, MOST] = [300, 30, 34, 8, 2.5]; // MOST: the highest loss that is drawn
+  const [WIDTH, LEFT, BOTTOM, TOP, MOST] = [300, 26, 22, 8, 2.5]; // MOST: the highest loss that is drawn
 
   const kept = {
     read: () => { try { return JSON.parse(localStorage.getItem(KEY)); } catch { return null; } },
@@ -33,7 +33,7 @@
       text(loss, { x: LEFT - 6, y: y(loss), "text-anchor": "end", "dominant-baseline": "central" });
     }
     for (const step of [0, last / 2, last]) text(step, { x: x(step), y: height - BOTTOM + 15, "text-anchor": "middle" });
-    text("step", { x: x(last / 4), y: height - 5, "text-anchor": "middle" });
+    text("step", { x: x(last / 4), y: height - BOTTOM + 15, "text-anchor": "middle" });
     text("loss", { x: LEFT + 6, y: height - BOTTOM - 8 });
     lines.forEach(({ values, color, dashes, thin }) => draw(svg, "polyline", {
       points: values.map((loss, i) => `${x((i + 1) * every).toFixed(1)},${y(loss).toFixed(1)}`).join(" "),
@@ -109,11 +109,11 @@
       });
       shown.replaceChildren(make("figure", { className: "all-seeds" }, make("figcaption", {}, ...key),
         panel(pair.runs.flatMap((runs, i) => runs.map((values) => ({ values, color: colors[i], dashes: i ? "3 1.5" : "", thin: true }))),
-          every, 190, said)));
+          every, 220, said)));
       words.append(
         make("p", {}, make("strong", { textContent: answer === pair.broken ? "Right. " : "No. " }), `Run ${pair.broken} is broken. ${pair.mistake}`),
         make("p", {}, make("code", { textContent: "watch" }), " says: ", make("strong", { textContent: `FAULT, ${pair.fault}` }), `: ${pair.seen}.`),
-        make("p", { textContent: `${said} The two scripts ${pair.differs ? "end further apart than the seeds do." : "do not end further apart than the seeds do."}` }));
+        make("p", { textContent: `${said} The two scripts ${pair.differs ? "differ" : "do not differ"} by more than their seeds.` }));
     };
 
     const group = make("div", { className: "which-run" },

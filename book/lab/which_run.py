@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from d2lpar.timing import describe_machine
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = Path(__file__).with_name("which_run_script.py")
 STORED = ROOT / "d2lpar" / "pages" / "stored" / "which_run.json"
+WITH_PACKAGE = {**os.environ, "PYTHONPATH": f"{ROOT}"}
 SEEDS = range(5)
 EVERY = 4  # steps whose losses are averaged, as in a script that prints every fourth step
 
@@ -110,7 +112,7 @@ def curves(script: str, seeds: list[int], folder: Path) -> list[list[float]]:
     path, out = folder / "train.py", folder / "losses.json"
     path.write_text(script, "utf8")
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run([*launch, path, out, *map(str, seeds)], check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    subprocess.run([*launch, path, out, *map(str, seeds)], check=True, stdout=subprocess.DEVNULL, env=WITH_PACKAGE)
     runs = json.loads(out.read_text("utf8"))
     return [[rounded_mean(run[i:i + EVERY]) for i in range(0, len(run), EVERY)] for run in runs]
 
@@ -124,7 +126,7 @@ def verdict(script: str, folder: Path) -> dict:
     path = folder / "train.py"
     path.write_text(script, "utf8")
     watch = [sys.executable, "-m", "d2lpar", "watch", "--json", path, folder / "unused.json", "0"]
-    ran = subprocess.run(watch, stdout=subprocess.PIPE, cwd=ROOT)
+    ran = subprocess.run(watch, stdout=subprocess.PIPE, env=WITH_PACKAGE, cwd=folder)  # where it puts files back
     faults = [found for found in json.loads(ran.stdout)["findings"] if found["fault"]]
     return {"exit_code": ran.returncode, "faults": [found["name"] for found in faults],
             "seen": faults[0]["seen"] if faults else ""}

@@ -103,5 +103,5 @@ def sister_runs() -> list[tuple[ScaledRun, ScaledRun]]:
 
 
 def typical_error(runs: Iterable[ScaledRun], predict: Callable[[ScaledRun], float]) -> float:
-    """The median of |predicted - measured| / measured."""
+    """The median of the relative errors: the difference between prediction and measurement, over the measurement."""
     return median(abs(predict(run) / run.efficiency - 1) for run in runs)

@@ -33,7 +33,7 @@ def end_levels(curves: Sequence[Sequence[float]]) -> list[float]:
 
 
 def differs_at_the_end(pair: Mapping[str, Any]) -> bool:
-    """Whether the two scripts end further apart than the seeds do.
+    """Whether the two scripts differ by more than their seeds.
 
     That is so if the median of the right runs' end levels is outside the range of the wrong runs' end levels, and the
     median of the wrong ones outside the range of the right ones.
