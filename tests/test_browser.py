@@ -412,7 +412,7 @@ def test_the_game_fits_obeys_the_rules_of_accessibility_and_is_a_still_picture_o
         for width, theme in ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")):
             switch(page, width, theme)
             assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.which-run") == []
-            for picture in game.locator("svg").all():
+            for picture in game.get_by_role("img").all():
                 box = picture.bounding_box()
                 assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] >= 280
             assert min(game.locator("svg text").evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize) "

@@ -1,6 +1,7 @@
 // Which run is broken? One pair of curves at a time; after the reader's answer, the verdict and the runs of all seeds.
 // Her answers stay in this browser. Where it keeps nothing, they last as long as the page. Without scripts the still picture stays.
 {
+  const DASHES = ["none", "3 1.5"];
   const KEY = "d2lpar-which-run";
   const [WIDTH, LEFT, BOTTOM, TOP, MOST] = [300, 26, 22, 8, 2.5]; // MOST: the highest loss that is drawn
 
@@ -37,7 +38,8 @@
     text("loss", { x: LEFT + 6, y: height - BOTTOM - 8 });
     lines.forEach(({ values, color, dashes, thin }) => draw(svg, "polyline", {
       points: values.map((loss, i) => `${x((i + 1) * every).toFixed(1)},${y(loss).toFixed(1)}`).join(" "),
-      fill: "none", stroke: color, "stroke-width": thin ? 0.8 : 1.6, "stroke-linejoin": "round", ...(dashes && { "stroke-dasharray": dashes }) }));
+      fill: "none", stroke: color, "stroke-width": thin ? 0.8 : 1.6, "stroke-linejoin": "round",
+      "stroke-dasharray": dashes }));
     return svg;
   };
 
@@ -96,19 +98,21 @@
       if (!answer) {
         shown.replaceChildren(...pair.runs.map((runs, i) => make("figure", {},
           make("figcaption", { textContent: `Run ${"AB"[i]}` }),
-          panel([{ values: runs[0], color: colors[i] }], every, 190, pair.words[i]))));
+          panel([{ values: runs[0], color: colors[i], dashes: "none" }], every, 190, pair.words[i]))));
         return;
       }
       const whole = pair.broken === "A" ? "B" : "A";
       const said = `The runs of all ${pair.runs[0].length} seeds. In the last tenth of the steps, the right runs are at ${pair.ends.right}, `
         + `and the broken ones at ${pair.ends.wrong}.`;
       const key = ["A", "B"].map((side, i) => {
-        const name = make("span", { textContent: `${i ? "╌╌" : "──"} ${side}, ${side === whole ? "right" : "broken"} ` });
-        name.style.color = colors[i];
+        const name = make("span", { className: "key" });
+        const line = draw(name, "svg", { viewBox: "0 0 24 8", "aria-hidden": "true" });
+        draw(line, "line", { x1: 0, x2: 24, y1: 4, y2: 4, stroke: colors[i], "stroke-width": 2, "stroke-dasharray": DASHES[i] });
+        name.append(`${side}, ${side === whole ? "right" : "broken"}`);
         return name;
       });
       shown.replaceChildren(make("figure", { className: "all-seeds" }, make("figcaption", {}, ...key),
-        panel(pair.runs.flatMap((runs, i) => runs.map((values) => ({ values, color: colors[i], dashes: i ? "3 1.5" : "", thin: true }))),
+        panel(pair.runs.flatMap((runs, i) => runs.map((values) => ({ values, color: colors[i], dashes: DASHES[i], thin: true }))),
           every, 220, said)));
       words.append(
         make("p", {}, make("strong", { textContent: answer === pair.broken ? "Right. " : "No. " }), `Run ${pair.broken} is broken. ${pair.mistake}`),
