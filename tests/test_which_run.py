@@ -110,7 +110,8 @@ def test_the_answers_are_in_the_table_and_not_in_the_still_picture(monkeypatch: 
 def test_each_side_of_the_page_has_the_curves_of_its_script():
     for given, pair in zip(which_run._data(which_runs())["pairs"], which_runs(), strict=True):
         broken = SIDES.index(pair["broken"])
-        assert given["runs"][broken] == pair["wrong"]["curves"] and given["runs"][1 - broken] == pair["right"]["curves"]
+        runs = [[[float(loss) for loss in run.split()] for run in side] for side in given["runs"]]
+        assert runs[broken] == pair["wrong"]["curves"] and runs[1 - broken] == pair["right"]["curves"]
         assert given["words"][broken].startswith(f"Run {pair['broken']}: the loss is {pair['wrong']['curves'][0][0]:.2f} at first")
 
 

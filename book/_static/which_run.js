@@ -45,6 +45,7 @@
 
   document.querySelectorAll("script.which-run").forEach((holder) => {
     const { version, every, colors, pairs } = JSON.parse(holder.textContent);
+    pairs.forEach((pair) => { pair.runs = pair.runs.map((runs) => runs.map((run) => run.split(" ").map(Number))); });
     const make = (name, properties, ...children) => {
       const element = Object.assign(document.createElement(name), properties);
       element.append(...children);
