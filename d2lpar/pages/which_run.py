@@ -86,7 +86,10 @@ def _range(script: Mapping[str, Any]) -> str:
 
 
 def _data(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the browser draws and says, each curve as one text, for short notebooks. `version` changes with the data, so that old answers are not counted."""
+    """What the browser draws and says, each curve as one text, so that the notebook stays short.
+
+    `version` changes with the data, so that old answers are not counted.
+    """
     about = stored_results("which_run")["about"]
     return {"version": about["date"], "every": about["every"],
             "colors": [to_hex(rank_style(i)["color"]) for i in range(len(SIDES))],
@@ -95,7 +98,8 @@ def _data(pairs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                        "ends": {"right": _range(pair["right"]), "wrong": _range(pair["wrong"])},
                        "differs": differs_at_the_end(pair),
                        "words": [_words(pair, side) for side in SIDES],
-                       "runs": [[" ".join(map(str, curve)) for curve in _runs(pair, side)] for side in SIDES]} for pair in pairs]}
+                       "runs": [[" ".join(map(str, curve)) for curve in _runs(pair, side)] for side in SIDES]}
+                      for pair in pairs]}
 
 
 def _drawn(pairs: Sequence[Mapping[str, Any]]) -> Figure:
