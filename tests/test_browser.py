@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Locator, Page
 from d2lpar.collectives import allreduce_ring
 from d2lpar.pages.race import Race, race_words
 from d2lpar.pages.stepper import trace_rounds
+from d2lpar.pages.which_run import which_runs
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
 from revisions import name_of
 from search_ext import KEYWORDS
@@ -95,7 +96,7 @@ def found(request: pytest.FixtureRequest, browser: Browser, pages: list[Path], c
 def kind_of(file: Path) -> tuple[str, ...]:
     """What a page is made of; the rules of accessibility are about how that is made, and one page of each kind shows it."""
     text = file.read_text("utf8")
-    parts = ("explorer.js", "stepper.js", "predict.js", 'class="exercise', "<table", "toggle-button", "sig-object", "mystnb")
+    parts = ("explorer.js", "stepper.js", "which_run.js", "predict.js", 'class="exercise', "<table", "toggle-button", "sig-object", "mystnb")
     return (file.parent.name, *(part for part in parts if part in text))
 
 
@@ -267,16 +268,17 @@ def test_without_scripts_the_explorer_is_a_picture_with_words(browser: Browser, 
     context.close()
 
 
-def test_only_pages_with_an_explorer_a_stepper_or_a_prediction_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
+def test_only_pages_with_an_explorer_a_stepper_a_game_or_a_prediction_load_what_it_needs(root: Path, site: Path, notebooks: list[Path]) -> None:
     for chapter in notebooks:
         text = (site / chapter.relative_to(root).with_suffix(".html")).read_text("utf8")
         assert ("vega_bundle.js" in text) == ("explorer.js" in text) == (name_of(chapter, root / "notebooks") in EXPLORERS), (
             f"Add {chapter.stem} to EXPLORERS, or take its explorer out {PARTS}")
         assert ("stepper.js" in text) == (chapter.stem in (STEPPER, FRAMES)), f"Name {chapter.stem} here, or take its stepper out {PARTS}"
+        assert ("which_run.js" in text) == (chapter.stem == GAME), f"Name {chapter.stem} here, or take its game out {PARTS}"
         assert ("predict.js" in text) == ("tag_predict" in text), chapter.stem
         assert ("race.js" in text) == (chapter.stem == RACE), f"Name {chapter.stem} here, or take its race out {PARTS}"
     index = (site / "book" / "index.html").read_text("utf8")
-    scripts = ("vega_bundle.js", "stepper.js", "predict.js", "race.js")
+    scripts = ("vega_bundle.js", "stepper.js", "predict.js", "which_run.js", "race.js")
     assert [script for script in scripts if script in index] == ["race.js"] and len(index) < 400_000
 
 
@@ -440,6 +442,99 @@ def test_without_scripts_the_race_is_a_picture_with_words(browser: Browser, site
     still = page.locator(".race-holder img")
     assert still.is_visible() and still.evaluate("e => e.naturalWidth") > 300
     assert race_words(Race("after backward")) in still.get_attribute("alt")
+    context.close()
+
+
+GAME = "12_is_my_script_right"
+
+
+def open_game(page: Page, site: Path) -> Locator:
+    visit(page, site / "notebooks" / f"{GAME}.html")
+    return page.locator("div.which-run")
+
+
+def test_the_game_takes_votes_by_keyboard_shows_the_verdict_and_keeps_the_score(page: Page, site: Path) -> None:
+    pairs = which_runs()
+    game = open_game(page, site)
+    said, score = game.get_by_role("status"), game.locator(".score")
+    assert score.inner_text() == "No answer yet"
+    right = 0
+    for i, pair in enumerate(pairs):
+        assert game.locator(".place").inner_text() == f"Pair {i + 1} of 9" and said.inner_text() == ""
+        assert game.locator("polyline").count() == 2 and "broken" not in game.locator(".picture").inner_html()
+        assert [name.split(":")[0] for name in game.get_by_role("img").evaluate_all("all => all.map(e => e.ariaLabel)")] == ["Run A", "Run B"]
+        vote = "AB"[i % 2]
+        right += vote == pair["broken"]
+        game.get_by_role("button", name=f"{vote} is broken").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")  # counts once
+        words = said.inner_text()
+        assert words.startswith(f"{'Right' if vote == pair['broken'] else 'No'}. Run {pair['broken']} is broken. {pair['mistake']}")
+        assert f"FAULT, {pair['wrong']['verdict']['faults'][0]}: {pair['wrong']['verdict']['seen']}" in words
+        assert game.locator("polyline").count() == 2 * 5 and score.inner_text() == f"{right} of {i + 1} right"
+        game.get_by_role("button", name="Next pair").focus()
+        page.keyboard.press("Enter")
+    assert 0 < right < 9
+    assert game.get_by_role("button", name="Next pair").get_attribute("aria-disabled") == "true"
+    page.reload()
+    assert score.inner_text() == f"{right} of 9 right" and said.inner_text().startswith("Right" if pairs[0]["broken"] == "A" else "No")
+    game.get_by_role("button", name="Forget my answers").click()
+    assert score.inner_text() == "No answer yet" and said.inner_text() == "" and page.evaluate("localStorage['d2lpar-which-run']") is None
+    page.reload()
+    assert score.inner_text() == "No answer yet"
+
+
+@pytest.mark.parametrize("storage", ["throw new DOMException('refused', 'SecurityError')", "return null"])
+def test_where_the_browser_keeps_nothing_the_game_goes_on_and_counts(page: Page, site: Path, storage: str) -> None:
+    errors = []
+    page.on("pageerror", lambda error: errors.append(f"{error.stack}"))
+    page.add_init_script(f"Object.defineProperty(window, 'localStorage', {{get() {{ {storage}; }}}});")
+    game = open_game(page, site)
+    game.get_by_role("button", name="A is broken").click()
+    assert game.locator(".score").inner_text().endswith("of 1 right")
+    game.get_by_role("button", name="Forget my answers").click()
+    assert game.locator(".score").inner_text() == "No answer yet"
+    assert [error for error in errors if "which_run.js" in error] == []
+
+
+@pytest.mark.parametrize("kept", ["no JSON", "null", '{"version": "of another day", "answers": {"0": "A"}}', '{"version": "VERSION"}',
+                                  '{"version": "VERSION", "answers": {"12": "A", "1": "C"}}'])
+def test_answers_to_other_data_or_from_elsewhere_are_not_counted(page: Page, site: Path, kept: str) -> None:
+    game = open_game(page, site)
+    version = page.evaluate("JSON.parse(document.querySelector('script.which-run').textContent).version")
+    page.evaluate("text => { localStorage['d2lpar-which-run'] = text; }", kept.replace("VERSION", version))
+    page.reload()
+    assert game.locator(".score").inner_text() == "No answer yet"
+
+
+def test_the_game_fits_obeys_the_rules_of_accessibility_and_is_a_still_picture_on_paper(page: Page, site: Path) -> None:
+    show(page, 390, "light")
+    game = open_game(page, site)
+    page.add_style_tag(content=NO_TRANSITIONS)
+    still = page.locator("figure:has(script.which-run) img")
+    for answered in (False, True):
+        if answered:
+            game.get_by_role("button", name="A is broken").click()
+        for width, theme in ((390, "light"), (390, "dark"), (1280, "dark"), (1280, "light")):
+            switch(page, width, theme)
+            assert violations(page, {"resultTypes": ["violations"], "preload": False}, "div.which-run") == []
+            for picture in game.get_by_role("img").all():
+                box = picture.bounding_box()
+                assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["width"] >= 280
+            assert min(game.locator("svg text").evaluate_all("all => all.map(e => parseFloat(getComputedStyle(e).fontSize) "
+                                                             "* e.getScreenCTM().a)")) >= 11
+            assert not still.is_visible()
+    page.emulate_media(media="print")
+    assert still.is_visible() and not game.is_visible()
+
+
+def test_without_scripts_the_game_is_a_picture_with_words_that_give_nothing_away(browser: Browser, site: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((site / "notebooks" / f"{GAME}.html").as_uri())
+    still = page.locator("figure:has(script.which-run) img")
+    assert still.is_visible() and still.evaluate("e => e.naturalWidth") > 300
+    assert "Pair 9. Run A: the loss is" in still.get_attribute("alt") and "broken" not in still.get_attribute("alt")
     context.close()
 
 

@@ -1,9 +1,9 @@
-"""Explorers, steppers, the race and predictions on the site: their pages get the script, and what that script draws.
+"""Explorers, steppers, the race, a game and predictions on the site: their pages get the script, and what it draws.
 
-`explorer.js`, `stepper.js` and `race.js` put inputs and a moving picture in place of the still one, which stays where
-no script runs; their data goes beside that picture. A page that is no notebook has the race by the directive `race`.
-Vega, in the version that also drew the still picture, comes out of the package vl-convert, so that no page asks another
-host. `predict.js` hides an answer until the reader has given one.
+`explorer.js`, `stepper.js`, `race.js` and `which_run.js` put what readers work with in place of the still picture,
+which stays where no script runs; their data goes beside that picture. A page that is no notebook has the race by the
+directive `race`. Vega, in the version that also drew the still picture, comes out of the package vl-convert, so that no
+page asks another host. `predict.js` hides an answer until the reader has given one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from sphinx.application import Sphinx
 from d2lpar.pages.explorer import VEGALITE, VEGALITE_VERSION
 from d2lpar.pages.race import RACE, race_html
 from d2lpar.pages.stepper import STEPPER
+from d2lpar.pages.which_run import WHICH_RUN
 
 VEGA = "vega_bundle.js"
-KINDS = {VEGALITE: "explorer", STEPPER: "stepper", RACE: "race"}
+KINDS = {VEGALITE: "explorer", STEPPER: "stepper", RACE: "race", WHICH_RUN: "which-run"}
 SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "race": ("race.js",),
-           "tag_predict": ("predict.js",)}
+           "which-run": ("which_run.js",), "tag_predict": ("predict.js",)}
 
 
 class RaceDirective(Directive):
@@ -37,7 +38,7 @@ class RaceDirective(Directive):
 
 
 def keep_specifications() -> None:
-    """MyST-NB knows neither explorers nor steppers and would warn: here each becomes a script that holds data."""
+    """MyST-NB knows no such kind and would warn: here each becomes a script that holds data."""
     render_unhandled = NbElementRenderer.render_unhandled
 
     def render_ours(self: NbElementRenderer, data: MimeData) -> list[nodes.Element]:

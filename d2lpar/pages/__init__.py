@@ -59,5 +59,9 @@ from d2lpar.pages.stepper import trace_rounds as trace_rounds
 from d2lpar.pages.timings import print_speedups as print_speedups
 from d2lpar.pages.timings import quietly as quietly
 from d2lpar.pages.verdicts import check as check
+from d2lpar.pages.which_run import differs_at_the_end as differs_at_the_end
+from d2lpar.pages.which_run import show_which_run as show_which_run
+from d2lpar.pages.which_run import which_run_answers as which_run_answers
+from d2lpar.pages.which_run import which_runs as which_runs
 
 d2lpar.devices.make_gpus_reproducible()
