@@ -13,7 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page
 
 from d2lpar.collectives import allreduce_ring
-from d2lpar.pages.race import Race, race_words
+from d2lpar.pages.race import Race, race_step, race_words
 from d2lpar.pages.stepper import trace_rounds
 from d2lpar.pages.which_run import which_runs
 from helpers.explorers import BARS, CURVES, bars_ms, curves_ms
@@ -387,7 +387,7 @@ SETTINGS = [Race(), Race("in hooks"), Race("after backward"), Race(cap_mb=4), Ra
 def set_race(race: Locator, to: Race) -> None:
     """Move the sliders."""
     race.get_by_label("send gradients").select_option(to.way)
-    for label, place in (("ranks", to.ranks - 2), ("latency", LATENCIES.index(to.latency_ms)),
+    for label, place in (("ranks", to.ranks - 2), ("latency of a message", LATENCIES.index(to.latency_ms)),
                          ("bandwidth", BANDWIDTHS.index(to.gb_per_s)), ("cap of a bucket", to.cap_mb // 4 - 1)):
         if label != "cap of a bucket" or to.way == "in buckets":
             race.get_by_label(label, exact=True).fill(str(place))
@@ -401,7 +401,7 @@ def test_the_race_says_what_the_package_calculates_at_ten_settings(page: Page, s
     for to in SETTINGS:
         set_race(race, to)
         assert race.get_by_role("status").inner_text() == race_words(to), to
-        count = int(race_words(to).split()[0])
+        count = len(race_step(to).sent)
         assert race.locator("rect.allreduce").count() == to.ranks * count and race.locator("rect.backward").count() == to.ranks
         assert race.get_by_label("cap of a bucket").is_disabled() == (to.way != "in buckets")
     assert not page.locator(":is(figure, .race-holder):has(div.race) img").is_visible()

@@ -71,12 +71,12 @@ def expected(rank):
         ("gather W2", 8, rest | whole("W2"), None), ("compute with W2", 0, rest | whole("W2"), outputs[rank]),
         ("free W2", 0, rest, None), ("loss", 0, rest, [losses[rank]]), ("gather W2 again", 8, rest | whole("W2"), None),
         ("backward through W2", 0, rest | whole("W2") | gradient("W2"), before["W2"]),
-        ("reduce-scatter W2", 8, rest | gradient("W2") | of_mean("W2"), None),
+        ("free W2, reduce-scatter gradient", 8, rest | gradient("W2") | of_mean("W2"), None),
         ("free gradient of W2", 0, rest | of_mean("W2"), None),
         ("gather W1 again", 8, rest | whole("W1") | of_mean("W2"), None),
         ("backward through W1", 0, rest | whole("W1") | gradient("W1") | of_mean("W2"), [5.0, 12, 21, 32]),
-        ("reduce-scatter W1", 8, rest | gradient("W1") | means, None), ("free gradient of W1", 0, rest | means, None),
-        ("update", 0, new | means, None), ("at rest again", 0, new, None)]
+        ("free W1, reduce-scatter gradient", 8, rest | gradient("W1") | means, None), ("free gradient of W1", 0, rest | means, None),
+        ("update: part - 0.5 x mean gradient", 0, new | means, None), ("at rest again", 0, new, None)]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -109,8 +109,8 @@ def test_what_is_new_in_a_frame_is_marked(films):
     data = frames._data(films, "")
     new = [[data["rows"][row] for row, _, _, fresh in frame["ranks"][0]["boxes"] if fresh] for frame in data["frames"]]
     assert [(i, rows) for i, rows in enumerate(new) if rows] == [
-        (1, ["W1 whole"]), (4, ["W2 whole"]), (8, ["W2 whole"]), (9, ["W2 gradient"]), (10, ["W2 mean"]),
-        (12, ["W1 whole"]), (13, ["W1 gradient"]), (14, ["W1 mean"]), (16, ["W1 part", "W2 part"])]
+        (1, ["W1 whole"]), (4, ["W2 whole"]), (8, ["W2 whole"]), (9, ["W2 gradient"]), (10, ["W2 mean grad."]),
+        (12, ["W1 whole"]), (13, ["W1 gradient"]), (14, ["W1 mean grad."]), (16, ["W1 part", "W2 part"])]
 
 
 def test_a_weight_that_is_not_freed_stays_in_the_picture(group_of):

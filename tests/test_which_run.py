@@ -81,7 +81,7 @@ def test_the_numbers_of_the_chapter_are_those_of_the_data():
     lower = {pair["wrong"]["verdict"]["faults"][0]: max(end_levels(pair["wrong"]["curves"])) < min(end_levels(pair["right"]["curves"]))
              for pair in which_runs() if differs_at_the_end(pair)}
     assert lower == {"same examples on all ranks": False, "not synchronised": False, "gradients of earlier steps": True}, answer
-    assert any("of nine mistakes, three changed it by more than the seeds did" in cell.source for cell in cells)
+    assert any("of nine mistakes, three changed the final loss by more than the seeds did" in cell.source for cell in cells)
     [shown] = [cell for cell in cells if "show_which_run" in cell.source]
     stored = shown.outputs[0].data[WHICH_RUN]
     today = {**which_run._data(which_runs()), "colors": stored["colors"]}  # which depend on the style of the moment

@@ -39,9 +39,10 @@
     return { sent, all, waits: all - computed };
   };
 
-  const say = ({ sent, all, waits }) =>
-    `${sent.length} allreduce${sent.length > 1 ? "s" : ""}. The step takes ${(1e3 * all).toFixed(1)} ms. The ranks wait for `
-    + `${(1e3 * waits).toFixed(1)} ms of it, which is ${(100 * waits / all).toFixed(0)}%.`;
+  const say = ({ ranks }, { sent, all, waits }) =>
+    `The gradients are sent in ${sent.length} piece${sent.length > 1 ? "s" : ""}, with ${2 * (ranks - 1)} messages each. `
+    + `The step takes ${(1e3 * all).toFixed(1)} ms. For ${(1e3 * waits).toFixed(1)} ms of it `
+    + `(${(100 * waits / all).toFixed(0)}%), the ranks only wait.`;
 
   const picture = (data, ranks, { sent, all }, place) => {
     const { forward_s: forward, backward_s: backward, colors } = data;
@@ -69,8 +70,9 @@
       span(forward, forward + backward, y + 3, 12, color, color, "backward");
       sent.forEach(([begin, end]) => span(begin, end, y + 16, 10, `url(#${id})`, color, "allreduce"));
     }
-    [["forward", 0, forward], ["backward", forward, forward + backward]].forEach(([name, begin, end]) =>
-      draw(svg, "text", { x: x((begin + end) / 2), y: TOP - 3, "text-anchor": "middle" }, name));
+    [["forward", 0, forward], ["backward", forward, forward + backward]].forEach(([name, begin, end]) => {
+      if (x(end) - x(begin) > 48) draw(svg, "text", { x: x((begin + end) / 2), y: TOP - 3, "text-anchor": "middle" }, name);
+    });
     draw(svg, "line", { x1: x(all), x2: x(all), y1: TOP, y2: TOP + ranks * ROW, stroke: "black", "stroke-dasharray": "4 3" });
     return svg;
   };
@@ -101,7 +103,7 @@
     const sliders = [
       slider("cap_mb", "cap of a bucket", upTo(4, data.most_cap_mb, 4), (mb) => `${mb} MB`),
       slider("ranks", "ranks", upTo(2, data.most_ranks, 1), (k) => `${k}`),
-      slider("latency_ms", "latency", [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], (ms) => `${ms} ms`),
+      slider("latency_ms", "latency of a message", [0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], (ms) => `${ms} ms`),
       slider("gb_per_s", "bandwidth", [0.5, 1, 2, 5, 10, 20, 50, 100], (gb) => `${gb} GB/s`),
     ];
     const shown = make("div", { className: "picture" });
@@ -117,7 +119,7 @@
       sliders[0][3].disabled = race.way !== "in buckets"; // only buckets have a cap
       const found = step(data, race);
       shown.replaceChildren(picture(data, race.ranks, found, place));
-      words.textContent = say(found);
+      words.textContent = say(race, found);
     };
     inputs.addEventListener("input", go);
     group.addEventListener("keydown", (event) => event.stopPropagation()); // the theme's keys lead to other pages

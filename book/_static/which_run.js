@@ -103,8 +103,8 @@
         return;
       }
       const whole = pair.broken === "A" ? "B" : "A";
-      const said = `The runs of all ${pair.runs[0].length} seeds. In the last tenth of the steps, the right runs are at ${pair.ends.right}, `
-        + `and the broken ones at ${pair.ends.wrong}.`;
+      const said = `With all ${pair.runs[0].length} seeds, the right runs end with a loss of ${pair.ends.right}, `
+        + `and the broken ones with ${pair.ends.wrong}.`;
       const key = ["A", "B"].map((side, i) => {
         const name = make("span", { className: "key" });
         const line = draw(name, "svg", { viewBox: "0 0 24 8", "aria-hidden": "true" });
@@ -117,8 +117,8 @@
           every, 220, said)));
       words.append(
         make("p", {}, make("strong", { textContent: answer === pair.broken ? "Right. " : "No. " }), `Run ${pair.broken} is broken. ${pair.mistake}`),
-        make("p", {}, make("code", { textContent: "watch" }), " says: ", make("strong", { textContent: `FAULT, ${pair.fault}` }), `: ${pair.seen}.`),
-        make("p", { textContent: `${said} The two scripts ${pair.differs ? "differ" : "do not differ"} by more than their seeds.` }));
+        make("p", {}, make("code", { textContent: "watch" }), " reports: ", make("strong", { textContent: `FAULT, ${pair.fault}` }), `: ${pair.seen}.`),
+        make("p", { textContent: `${said} The difference at the end is ${pair.differs ? "" : "not "}larger than the spread of the seeds.` }));
     };
 
     const group = make("div", { className: "which-run" },

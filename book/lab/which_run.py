@@ -66,7 +66,8 @@ SCHEDULE = """\
 """
 STEP = "            optimizer.step()\n"
 PAIRS = [
-    Pair("The gradients are summed, but never divided by the world size.",
+    Pair("The gradients are summed, but never divided by the world size. Adam divides each gradient by its own size, so "
+         "it hardly notices a factor.",
          [(DIVIDE, "")], sgd(ADAM.format(0.001)), "B"),
     Pair("Every rank starts from parameters of its own: nothing is broadcast.",
          [("        dist.broadcast(p.detach(), src=0)\n", "        pass\n")], sgd(HEAVY.format(0.005)), "A"),
@@ -81,7 +82,8 @@ PAIRS = [
          [(OPTIMIZER, SCHEDULE), (STEP, STEP + "            scheduler.step()\n")], "B"),
     Pair("The gradients are never averaged: each rank trains by itself.",
          [(AVERAGE, "")], sgd(HEAVY.format(0.02)), "B"),
-    Pair("The gradients are zeroed once per epoch, and not in every step.",
+    Pair("The gradients are zeroed once per epoch, and not in every step. So a step also uses all earlier gradients of "
+         "the epoch, and is much longer than it should be.",
          [(ZERO, ""), (LOOP, "        optimizer.zero_grad()\n" + LOOP)],
          sgd("torch.optim.SGD(net.parameters(), lr=0.01)"), "A"),
     Pair("With two backward passes per step, the gradients are averaged before the last pass.",

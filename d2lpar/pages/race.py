@@ -61,8 +61,9 @@ def race_step(race: Race) -> RaceStep:
 def race_words(race: Race) -> str:
     """The result in words, as `race.js` says it."""
     step, count = race_step(race), len(race_step(race).sent)
-    return (f"{count} allreduce{'s' * (count > 1)}. The step takes {1e3 * step.step_s:.1f} ms. The ranks wait for "
-            f"{1e3 * step.waits_s:.1f} ms of it, which is {100 * step.waits_s / step.step_s:.0f}%.")
+    return (f"The gradients are sent in {count} piece{'s' * (count > 1)}, with {2 * (race.ranks - 1)} messages each. "
+            f"The step takes {1e3 * step.step_s:.1f} ms. For {1e3 * step.waits_s:.1f} ms of it "
+            f"({100 * step.waits_s / step.step_s:.0f}%), the ranks only wait.")
 
 
 def show_race(start: Race = START) -> None:
