@@ -66,8 +66,8 @@ SCHEDULE = """\
 """
 STEP = "            optimizer.step()\n"
 PAIRS = [
-    Pair("The gradients are summed, but never divided by the world size. Adam divides each gradient by its own size, so "
-         "it hardly notices a factor.",
+    Pair("The gradients are summed, but never divided by the world size. Adam divides each gradient by its own size, "
+         "so it hardly notices a factor.",
          [(DIVIDE, "")], sgd(ADAM.format(0.001)), "B"),
     Pair("Every rank starts from parameters of its own: nothing is broadcast.",
          [("        dist.broadcast(p.detach(), src=0)\n", "        pass\n")], sgd(HEAVY.format(0.005)), "A"),
