@@ -109,8 +109,8 @@ def test_what_is_new_in_a_frame_is_marked(films):
     data = frames._data(films, "")
     new = [[data["rows"][row] for row, _, _, fresh in frame["ranks"][0]["boxes"] if fresh] for frame in data["frames"]]
     assert [(i, rows) for i, rows in enumerate(new) if rows] == [
-        (1, ["W1 whole"]), (4, ["W2 whole"]), (8, ["W2 whole"]), (9, ["W2 gradient"]), (10, ["W2 mean grad."]),
-        (12, ["W1 whole"]), (13, ["W1 gradient"]), (14, ["W1 mean grad."]), (16, ["W1 part", "W2 part"])]
+        (1, ["W1 whole"]), (4, ["W2 whole"]), (8, ["W2 whole"]), (9, ["W2 gradient"]), (10, ["its mean"]),
+        (12, ["W1 whole"]), (13, ["W1 gradient"]), (14, ["its mean"]), (16, ["W1 part", "W2 part"])]
 
 
 def test_a_weight_that_is_not_freed_stays_in_the_picture(group_of):

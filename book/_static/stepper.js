@@ -59,7 +59,7 @@
   };
 
   // What is held is drawn at its place in the whole: square boxes are weights, round ones gradients, and dark ones stay.
-  const [CELL, ROW, LABELS, HEAD, GAP, BARS] = [28, 21, 92, 42, 16, 56]; // widths and heights; BARS: of the longest bar
+  const [CELL, ROW, LABELS, HEAD, GAP, BARS] = [29, 21, 80, 42, 18, 56]; // widths and heights; BARS: of the longest bar
 
   const held = (svg, rank, x, y, [, kind, values, fresh], colors) => {
     const [all, k, dark, whole] = [values.split(" "), colors.length, kind === "part" || kind === "mean", kind === "whole"];

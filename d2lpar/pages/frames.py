@@ -24,7 +24,7 @@ from d2lpar.ranks import Traffic
 # What can be held, in the order of the rows: square boxes are weights, round ones gradients; what a rank keeps is dark.
 KINDS = {"part": "part of {}", "whole": "whole {}", "gradient": "gradient of {}",
          "mean": "part of the mean gradient of {}"}
-ROWS = {"part": "{} part", "whole": "{} whole", "gradient": "{} gradient", "mean": "{} mean grad."}
+ROWS = {"part": "{} part", "whole": "{} whole", "gradient": "{} gradient", "mean": "its mean"}
 
 
 class Frame(NamedTuple):
