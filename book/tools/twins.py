@@ -57,9 +57,9 @@ MONTH = r"(?<!\d)(1[0-2]|[1-9])月"
 LARGE = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
 HAN = r"\u3400-\u9fff"
 WIDE = HAN + r"\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019\u2014\u2026"
-STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
+STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+:] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
 STANDS = re.compile(r"\s*$|[`:]{3,}|#+ |:[\w-]+:|\([\w-]+\)=|\||\$\$|.*\\$")  # alone
-INDENT = re.compile(r"(\s*(?:(?:[-*+]|\d+\.) +)?).*")
+INDENT = re.compile(r"(\s*(?:(?:[-*+:]|\d+\.) +)?).*")
 SAME = {  # what a translation has as its English has it
     "links": r"\]\((?!README)([^)\s]+)\)", "headings": r"^#+(?= )",
     "labels": r"^(?:\([\w-]+\)=|:(?:label|name|link|link-type|class|gutter): .*)$",
@@ -286,7 +286,8 @@ def faults_of_style(text: str, english: str | None = None) -> list[str]:
     body = re.sub(r"(?<!`)`[^`\n]+`", "`x`", body)
     found += [f"{why}: {hit[0]!r}" for why, pattern in TYPESET.items()
               if (hit := re.search(f".?.?(?:{pattern}).?.?", body))]
-    bold = [MarkdownIt().render(re.sub(r"^[`:]{3,}.*$|`[^`\n]+`", "x", each, flags=re.M)) for each in (english or "", bare)]
+    bold = [MarkdownIt().render(re.sub(r"^[`:]{3,}.*$|`[^`\n]+`", "x", each, flags=re.M))
+            for each in (english or "", bare)]
     if (english is not None and bold[0].count("<strong>") != bold[1].count("<strong>")) or (
             bold[1].count("*") > bold[0].count("*")):
         found.append("bold: not as often as in English, or not closed, as punctuation just inside the stars prevents: "
@@ -294,10 +295,10 @@ def faults_of_style(text: str, english: str | None = None) -> list[str]:
     return found
 
 
-def faults_of_own(key: str, text: str) -> list[str]:
+def faults_of_own(text: str) -> list[str]:
     """The faults of a part without English."""
-    twice = len(headings(text)) > 1 or any(text.index(head) > 9 for head in headings(text)[:1])
-    return ["headings: at most one, at its beginning"] * twice + faults_of_style(text)
+    wrong = len(headings(text)) > bool(re.match("#+ ", text))
+    return ["headings: at most one, at its beginning"] * wrong + faults_of_style(text)
 
 
 def not_explained(translation: Translation) -> list[str]:
@@ -324,8 +325,9 @@ def problems(page: str) -> list[str]:
     if page == README and [key for key in translation if key in parts] != [key for key in parts if key in translation]:
         found.append(f"stale: the order of the sections: twins.py new {README}")
     found += not_explained(translation)
-    found += [f"{key}: {fault}" for key, text in own_of(translation).items() for fault in faults_of_own(key, text)]
-    return found + [line for key, (_, text) in translation.items() if text and key in parts and key not in old for line in (
+    found += [f"{key}: {fault}" for key, text in own_of(translation).items() for fault in faults_of_own(text)]
+    current = [key for key, (_, text) in translation.items() if text and key in parts and key not in old]
+    return found + [line for key in current for text in translation[key][1:] for line in (
         *(f"{key}: {fault}" for fault in faults(parts[key], text)),
         *(f"hint: {key}: {hint}" for hint in hints(parts[key], text)))]
 

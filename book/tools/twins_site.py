@@ -75,7 +75,8 @@ def preview(page: str, html: Path = ROOT / "_build" / "html") -> Path:
 def add_english(html: Path, shown: tuple[str, ...]) -> None:
     """Let the search in Chinese find pages that are only in English, by their titles and keywords."""
     files = [html / folder / "_static" / "search_texts.js" for folder in ("", "zh")]
-    english, chinese = (json.loads(file.read_text("utf8").removeprefix(FOUND[0]).removesuffix(FOUND[1])) for file in files)
+    english, chinese = (json.loads(file.read_text("utf8").removeprefix(FOUND[0]).removesuffix(FOUND[1]))
+                        for file in files)
     for address, title, parts in english:
         if address.removesuffix(".html") not in shown:
             names = [[anchor, title + IN_ENGLISH, "", keywords] for anchor, title, _, keywords in parts]
