@@ -99,7 +99,8 @@ def write_texts(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
     target = Path(app.outdir, "_static", "search_texts.js")
-    sources = [Path(__file__), HERE / "terms.toml", *(Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs)]
+    trees = [Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs]
+    sources = [Path(__file__), HERE / "terms.toml", *trees]
     read = max(source.stat().st_mtime for source in sources)
     if target.exists() and target.stat().st_mtime > read:
         return  # nothing is new, and to load every page again takes longer than all the rest
