@@ -106,7 +106,7 @@ def test_a_good_translation_is_taken_with_the_code_and_without_breaks_inside_a_p
     first, second = (cell.source for cell in twins.twin(SMALL, BOTH).cells)
     assert first.endswith("$x$。两行。\n\n- （一）")
     assert "```python\nx = 3\n```" in second and ":label: ex-b\n\n去吧。去吧。\n```\n\n## 完" in second
-    assert twins.joined("一\n: 二\n  三\n\n四\n: 五") == "一\n: 二三\n\n四\n: 五", "a list of definitions"
+    assert twins.joined("一\n: 二\n  三\n: 四\n\n五\n: 六") == "一\n: 二三\n: 四\n\n五\n: 六", "a list of definitions"
     assert twins.joined("- 一\n  二\n- 三\n\n词\nword\n  义\n  务\n1. 四\\\n   五\n:::{card} 六\n七\n八\n:::") == (
         "- 一二\n- 三\n\n词word\n  义务\n1. 四\\\n   五\n:::{card} 六\n七八\n:::")
 

@@ -143,8 +143,12 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
     for lab, chapters in ((top, root.glob("notebooks/*.ipynb")), (filled, root.glob("notebooks/*.ipynb")),
                           *((folder / "zh", (folder / "zh").glob("*.ipynb")) for folder in (top, filled))):
         text = "\n\n".join(cell.source for cell in nbformat.read(lab / START, as_version=4).cells)
+        assert all(f"\n## {title}" in text for title in (("从哪里开始？", "各章", "输出里的英文") if lab.name == "zh" else ("How do I start?", "The chapters")))
         links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
         files = {"".join(link) for link in links}
+        told = re.findall(r"\]\(([^)#:]+)[^)]*\)(（英文）)?", text) if lab.name == "zh" else []
+        wrong = [file for file, mark in told if bool(mark) == (lab in (lab / file).resolve().parents) and not file.endswith(f"/{START}")]
+        assert wrong == [], "twins.in_lab says which pages are in English"
         assert {path.name for path in chapters} - {START} - files == set(), "List these chapters in book/index.md (book/authors.md, Add a chapter)"
         assert [file for file in files if not (lab / file.partition("#")[0]).is_file()] == [], "Fix these links in book/index.md (book/authors.md, Fix a typo)"
     for chapter in [*filled.rglob("*.ipynb"), *(top / "zh").rglob("*.ipynb")]:
