@@ -47,10 +47,13 @@ gate: .venv/installed ## run diagnose and watch on every script of their test se
 	@.venv/bin/python book/tools/gate_watch.py tuned
 
 # FILLED=1 opens the chapters with all functions and outputs.
+# Where the language of the system is Chinese, JupyterLab opens the Chinese start page.
 LAB = $(if $(FILLED),lab/filled,lab)
+LANGUAGE_HERE = $(firstword $(LC_ALL) $(LC_MESSAGES) $(LANG))
+START = $(LAB)/$(if $(filter zh%,$(LANGUAGE_HERE)),zh/)00_start_here.ipynb
 lab: .venv/installed ## open JupyterLab on your own copy of the chapters, in lab/: you write the functions (FILLED=1: they are written, in lab/filled/)
 	@.venv/bin/python book/tools/working_copy.py $(if $(FILLED),--filled)
-	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=$(LAB) --LabApp.default_url=/lab/tree/$(LAB)/00_start_here.ipynb
+	@.venv/bin/jupyter lab $(AS_ROOT) --FileContentsManager.preferred_dir=$(LAB) --LabApp.default_url=/lab/tree/$(START)
 
 edit: .venv/installed ## open JupyterLab on the chapters themselves, for authors (it overwrites the stored outputs)
 	@.venv/bin/jupyter trust notebooks/*.ipynb notebooks/appendix/*.ipynb >/dev/null

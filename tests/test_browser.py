@@ -628,7 +628,7 @@ def test_every_place_that_a_search_can_find_exists(page: Page, site: Path) -> No
     page.goto((site / "search.html").as_uri())
     pages = page.evaluate("SEARCH_TEXTS.map(([file, , parts]) => [file, parts.map(([anchor]) => anchor)])")
     keywords = page.evaluate("SEARCH_TEXTS.flatMap(([, , parts]) => parts.flatMap(([, , , words]) => words))")
-    assert sorted(keywords) == sorted(word for words in KEYWORDS.values() for word in words), (
+    assert sorted(keywords) == sorted(word for name, words in KEYWORDS.items() for word in words if not name.startswith("zh-")), (
         "Give the page or the label its new name in KEYWORDS in book/tools/search_ext.py (book/authors.md, Fix a typo)")
     lost = [f"{file}#{anchor}" for file, anchors in pages for text in [(site / file).read_text("utf8")]
             for anchor in anchors if f'id="{anchor}"' not in text]

@@ -56,7 +56,7 @@ def test_what_is_translated_has_the_links_numbers_code_and_terms_of_its_english(
     if page == twins.README:  # which is shown as it is
         parts, translation = twins.parts_of(twins.load(page)), twins.read(text)
         assert twins.joined(twins.ENGLISH.sub("", text)) == twins.ENGLISH.sub("", text)
-        for key in {*translation} - {*twins.stale(parts, translation)}:
+        for key in {*parts} & {*translation} - {*twins.stale(parts, translation)}:
             assert twins.codes(translation[key][1]) == twins.codes(parts[key].text), key
 
 
@@ -85,9 +85,10 @@ def test_headings_of_a_page_differ_so_that_each_has_the_anchor_of_its_english(pa
 def twice(source: nbformat.NotebookNode | list, translation: twins.Translation) -> list[str]:
     """The Chinese headings that are there for several English ones."""
     parts, old = twins.parts_of(source), twins.stale(twins.parts_of(source), translation)
-    pairs = {pair for key, (_, text) in translation.items() if text and key not in old
+    pairs = {pair for key, (_, text) in translation.items() if text and key in parts and key not in old
              for pair in zip(twins.headings(text), twins.headings(parts[key].text), strict=True)}
-    return [heading for heading, count in Counter(chinese for chinese, _ in pairs).items() if count > 1]
+    own = [head for text in twins.own_of(translation).values() for head in twins.headings(text)]
+    return [heading for heading, count in Counter([*own, *(chinese for chinese, _ in pairs)]).items() if count > 1]
 
 
 SMALL = nbformat.v4.new_notebook(cells=[
@@ -105,6 +106,7 @@ def test_a_good_translation_is_taken_with_the_code_and_without_breaks_inside_a_p
     first, second = (cell.source for cell in twins.twin(SMALL, BOTH).cells)
     assert first.endswith("$x$。两行。\n\n- （一）")
     assert "```python\nx = 3\n```" in second and ":label: ex-b\n\n去吧。去吧。\n```\n\n## 完" in second
+    assert twins.joined("一\n: 二\n  三\n: 四\n\n五\n: 六") == "一\n: 二三\n: 四\n\n五\n: 六", "a list of definitions"
     assert twins.joined("- 一\n  二\n- 三\n\n词\nword\n  义\n  务\n1. 四\\\n   五\n:::{card} 六\n七\n八\n:::") == (
         "- 一二\n- 三\n\n词word\n  义务\n1. 四\\\n   五\n:::{card} 六\n七八\n:::")
 
@@ -140,6 +142,64 @@ def test_the_note_stands_above_a_heading_with_which_a_cell_ends() -> None:
 def test_captions_and_alt_texts_that_changed_are_in_english_on_one_line() -> None:
     assert twins.filled(Part("caption", "New."), Part("caption", "Old.").hash, "旧。") == "New.（这里的译文还没有跟上，先显示英文）"
     assert twins.filled(Part("alt", "New: 3."), Part("alt", "Old: 3.").hash, "旧：{}。") == "New: 3.（这里的译文还没有跟上，先显示英文）"
+
+
+OWN = "aaaa zh-only only-here"
+
+
+def test_a_part_without_english_comes_after_its_part_with_its_code_and_an_anchor_of_its_own() -> None:
+    with_own = {**BOTH, OWN: ("", "## 只有中文\n\n一。\n二。\n\n```sh\nmake lab\n```\n\n见[那里](b.md)。")}
+    assert twins.stale(PARTS, with_own) == [] and twins.faults_of_own(with_own[OWN][1]) == []
+    first, second = (cell.source for cell in twins.twin(SMALL, with_own).cells)
+    plain, same = (cell.source for cell in twins.twin(SMALL, BOTH).cells)
+    assert first == plain + "\n\n## 只有中文\n\n一。二。\n\n```sh\nmake lab\n```\n\n见[那里](b.md)。" and second == same
+    assert twins.anchors(SMALL, with_own) == twins.anchors(SMALL, BOTH) | {"只有中文": "zh-only-here"}
+    assert twice(SMALL, {**with_own, OWN: ("", "## 完")}) == ["完"]
+    assert twins.stale({"bbbb": PARTS["bbbb"]}, {OWN: with_own[OWN]}) == [OWN]
+
+
+@pytest.mark.parametrize("text, what", [("用偏差。", "偏差"), ("有 1,024个", "space"), ("两行,三行", "half-width"), ("**设备（device）**的", "bold"),
+                                        ("一。\n\n## 二", "headings"), ("## 一\n\n## 二", "headings")])
+def test_a_mistake_in_a_part_without_english_is_found(text: str, what: str) -> None:
+    assert any(what in fault for fault in twins.faults_of_own(text))
+    assert twins.faults_of_own("“偏差”这个词，在`a \"b\"`里，**设备**。") == []
+
+
+def test_the_tools_keep_a_part_without_english_where_it_is(page: Callable[..., str]) -> None:
+    name, own = page("One", "Two"), "one zh-only more"
+    twins.new(name)
+    for key, text in (("one", "# 一"), ("two", "# 二")):
+        translate(name, key, text)
+    file = twins.target_of(name)
+    twins.store(file, file.read_text("utf8").replace("<!-- two", f"<!-- {own} -->\n更多。\n\n<!-- two"))
+    for command in (twins.accept, twins.new, lambda name: twins.accept(name, "two")):
+        command(name)
+        assert [*twins.translation_of(name)] == ["one", own, "two"] and f"<!-- {own} -->\n更多。\n" in file.read_text("utf8")
+    assert twins.problems(name) == []
+    twins.store(file, file.read_text("utf8").replace("更多。", "更多,多"))
+    assert [line.split(":")[0] for line in twins.problems(name)] == [own]
+
+
+def test_the_english_word_of_the_outputs_follows_where_a_page_first_has_the_chinese_one(page: Callable[..., str]) -> None:
+    name = page("One", "Two")
+    twins.new(name)
+    translate(name, "one", "# 一\n\n一个迭代周期（epoch，轮）。")
+    translate(name, "two", "# 二\n\n又一个迭代周期，还有词元。")
+    assert twins.problems(name) == ["词元: first as 词元（token）"]
+
+
+def test_words_of_the_outputs_are_explained_and_are_there(root: Path, notebooks: list[Path]) -> None:
+    text = twins.own_of(twins.translation_of(twins.INDEX))["beside-the-chapters zh-only outputs"]
+    told = {word for row in re.findall(r"^\| (.*?) \|", text, re.M)[1:] for word in row.split("、")} - {"---"}
+    assert {"epoch", "test acc", "shard", "replica", "Not yet:", "Right.", "rank", "loss", "allreduce"} <= told
+    shown = "".join(path.read_text("utf8") for path in [*notebooks, *(root / "d2lpar").rglob("*.py")])
+    assert [word for word in told if word not in shown] == []
+
+
+def test_the_functions_of_the_chapters_from_which_the_book_starts_are_explained_in_chinese() -> None:
+    text = "".join(text for page in twins.pages() if page.startswith("notebooks/") for _, text in twins.translation_of(page).values())
+    for name in ("get_params", "allreduce", "split_batch", "train_batch", "train", "resnet18", "evaluate_accuracy_gpus", "DataParallel"):
+        assert re.search(rf"^#+ .*`{name}`", text, re.M) or re.search(rf"\*\*你将实现\*\*：.*`{name}`", text), name
 
 
 def test_sections_of_one_name_are_parts_of_their_own() -> None:
@@ -253,6 +313,22 @@ def test_numbers_of_an_alt_text_are_those_of_the_run() -> None:
     assert twins.faults(one, "{}行：从{}。") == ["2 slots for 3 numbers"]
 
 
+def test_links_to_english_pages_are_marked_by_hand_only_in_the_readme() -> None:
+    for page in twins.pages():
+        text = twins.ENGLISH.sub("", twins.target_of(page).read_text("utf8"))
+        assert (unmarked(text) if page == twins.README else re.findall(f".*{twins.IN_ENGLISH}.*", text)) == [], page
+
+
+def unmarked(text: str) -> list[str]:
+    """The links to pages, all of them in English, after which neither the sentence nor the cell of a table says so."""
+    return [found[1] for found in re.finditer(r"(?<=\]\()(?!README)([^):]*\.(?:ipynb|md)(?:#[^)]*)?)\)([^。|\n]*)", text) if "英文）" not in found[2]]
+
+
+def test_a_link_without_a_mark_is_found() -> None:
+    assert unmarked("[一](a.ipynb)、[二](b.md#c)（均为英文）。[三](README.md)[四](x.py) | [五](https://x.org/a.md)") == []
+    assert unmarked("[一](a.ipynb)。（英文） | [二](b.md#c) | （英文）") == ["a.ipynb", "b.md#c"]
+
+
 # The two sites
 
 
@@ -260,10 +336,14 @@ def test_links_of_an_english_part_lead_to_the_english_site_however_they_are_writ
     def address(page: str, led: str) -> str | None:
         return None if led == twins.INDEX else f"../../{led}.html"
 
-    text = "[](14_batchnorm.ipynb) [a](../book/index.md) [b](../book/setup.md#c) [d](<../book/setup.md>) [e](../book/setup.md \"f\")"
+    text = "[](14_batchnorm.ipynb) [a](../book/index.md) [b](../book/measured.md#c) [d](<../book/measured.md>) [e](../book/measured.md \"f\")"
     assert twins.pointed(text, "notebooks/x", address, "{.n}") == (
         f"[{twins.title_of('notebooks/14_batchnorm')}](../../notebooks/14_batchnorm.html){{.n}} [a](../book/index.md) "
-        "[b](../../book/setup.html#c){.n} [d](../../book/setup.html){.n} [e](../../book/setup.html){.n}")
+        "[b](../../book/measured.html#c){.n} [d](../../book/measured.html){.n} [e](../../book/measured.html){.n}")
+    cards = ":::{grid-item-card} 一\n:link: ../notebooks/01_why_gradients_split\n:link-type: doc\n:::\n:::{grid-item-card} 二\n:link: it_hangs\n:link-type: doc\n:::"
+    assert twins.pointed(cards, twins.INDEX, lambda page, led: f"{led}.html", "{.n}") == (
+        ":::{grid-item-card} 一\n:link: notebooks/01_why_gradients_split.html\n:link-type: url\n:::\n"
+        ":::{grid-item-card} 二（英文）\n:link: book/it_hangs.html\n:link-type: url\n:::")
     links = [({"refid": "../book/setup.md#c"}, "../../book/setup.html#c"), ({"refuri": "../notebooks/a.html#l", "reftitle": "t"}, "../../notebooks/a.html#l"),
              ({"refuri": "../../book/api.html", "reftitle": "t"}, "../../book/api.html"), ({"refuri": "../book/a.html", "reftitle": "t", "internal": True}, "../book/a.html")]
     tree = docutils.nodes.Element("", *(docutils.nodes.reference("", "x", **given) for given, _ in links))
@@ -285,20 +365,23 @@ def faults_of(english: str, chinese: str, address: str, back: str) -> set[str]:
         button = re.search(r'<a class="btn btn-sm btn-language".*?>', text, re.S)
         found |= {"button"} if not button or f'href="{there}"' not in button[0] or "target" in button[0] else set()
         found |= {"hreflang"} if f'<link rel="alternate" hreflang="{language}" href="{there}">' not in text else set()
-    ids = [sorted(re.findall(r' id="([^"]+)"', text)) for text in (english, chinese)]
+    ids = [sorted(re.findall(r' id="(?!zh-)([^"]+)"', text)) for text in (english, chinese)]
+    years = [re.findall(r"© Copyright (\d+)", text) for text in (english, chinese)]
     words = html.unescape(re.sub(r"<(script|style|pre|code).*?</\1>|<[^>]*>", "", chinese, flags=re.S))
     around = re.sub("<article.*?</article>", "", chinese, flags=re.S)  # which may be English in part
-    return found | ({"ids"} if ids[0] != ids[1] else set()) | ({"lang"} if '<html lang="zh-CN"' not in chinese else set()) | (
+    found |= {f"{word} code" for word in ("Show", "Hide") if f"{word} code" in chinese}
+    return found | ({"year"} if years[0] != years[1] else set()) | ({"ids"} if ids[0] != ids[1] else set()) | ({"lang"} if '<html lang="zh-CN"' not in chinese else set()) | (
         {"asterisks"} if "**" in words else set()) | {
         word for word in ("Back to top", "Color mode", "Search") if re.search(f'[">]{word}[<"]', around)}
 
 
 def test_a_mistake_in_a_pair_of_pages_is_found() -> None:
     link = '<link rel="alternate" hreflang="{0}" href="{1}"><a class="btn btn-sm btn-language" hreflang="{0}" href="{1}">'
-    english, chinese = '<html lang="en"><p id="a">' + link.format("zh-CN", "zh/a"), '<html lang="zh-CN"><p id="a">' + link.format("en", "../a")
+    english, chinese = '<html lang="en"><p id="a">© Copyright 2026' + link.format("zh-CN", "zh/a"), '<html lang="zh-CN"><p id="a">© Copyright 2026<b id="zh-b">' + link.format("en", "../a")
     assert faults_of(english, chinese, "zh/a", "../a") == set()
     for old, new, what in [('<a class="btn', '<a target="_blank" class="btn', "button"), ("btn-language", "x", "button"), ("../a", "a", "hreflang"),
                            ('hreflang="en"', 'hreflang="de"', "hreflang"), ('id="a"', 'id="id1"', "ids"), ('"zh-CN"', '"zh"', "lang"),
+                           ("2026", "1970", "year"), ("<p", "<span>Show code cell source</span><p", "Show code"), ("<p", "<span>Hide code cell source</span><p", "Hide code"),
                            ("<p", "**预测：**<p", "asterisks"), ("<p", "<a>Back to top</a><p", "Back to top"), ("<p", '<a title="Color mode"><p', "Color mode")]:
         assert what in faults_of(english, chinese.replace(old, new, 1), "zh/a", "../a"), what
 
@@ -342,3 +425,34 @@ def test_the_search_finds_chinese_words_inside_a_text(browser: Browser, site: Pa
         assert any(where in one.locator("a").get_attribute("href") + one.inner_text() for one in found), (
             f"First bring the Chinese pages up to date: {GUIDE}")
     page.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query, page_of, anchor", [
+    ("显存不足", "../book/it_hangs.html", "cuda-out-of-memory-on-gpu-0-only"), ("单机多卡", "notebooks/02_data_parallelism_from_scratch.html", ""),
+    ("同步BN", "../notebooks/14_batchnorm.html", ""), ("轮数", "book/index.html", "zh-outputs"), ("测试精度", "notebooks/06_resnet18_on_two_devices.html", "evaluation"),
+    ("卡死", "../book/it_hangs.html", ""), ("DP和DDP的区别", "notebooks/05_concise_data_parallelism.html", "which-dataparallel"), ("副本", "book/notation.html", "term-replica"),
+    ("桶", "book/notation.html", "term-bucket"), ("断点续训", "../notebooks/13_training_that_survives.html", ""), ("镜像", "book/setup.html", "zh-mirrors"),
+    ("梯度求和", "notebooks/02_data_parallelism_from_scratch.html", "add-up-allreduce"), ("张量并行", "../notebooks/22_three_ways.html", "tensor")])
+def test_the_first_thing_found_in_chinese_answers_the_question_and_says_if_it_is_in_english(browser: Browser, site: Path, query: str, page_of: str, anchor: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{(site / 'zh' / 'search.html').as_uri()}?q={query}")
+    first = page.locator("#search-results li a").first
+    address, title = str(first.get_attribute("href")), first.inner_text()
+    page.close()
+    assert address.startswith(f"{page_of}#{anchor}"), f"Give {query!r} a page or a label in [search] of zh/terms.toml: {GUIDE}"
+    assert (twins.IN_ENGLISH in title) == address.startswith("../")
+
+
+@pytest.mark.slow
+def test_every_answer_of_the_search_in_chinese_has_a_way_on_and_every_place_exists(browser: Browser, site: Path) -> None:
+    page = browser.new_page()
+    for query in ("魑魅", "副本"):
+        page.goto(f"{(site / 'zh' / 'search.html').as_uri()}?q={query}")
+        ways = [str(link.get_attribute("href")) for link in page.locator("#search-results > p a").all()]
+        assert len(ways) == 3 and all((site / "zh" / re.split("[?#]", way)[0]).is_file() for way in ways)
+    places = page.evaluate("SEARCH_TEXTS.flatMap(([file, , parts]) => parts.map(([anchor, , text]) => [file, anchor, text]))")
+    page.close()
+    texts = {file: (site / "zh" / file).read_text("utf8") for file, _, _ in places}
+    assert [place for place in places if f'id="{place[1]}"' not in texts[place[0]]] == []
+    assert {file.startswith("../") for file, _, text in places if text} == {False}, "of an English page, only titles and keywords"

@@ -143,10 +143,14 @@ def test_the_overview_leads_to_every_chapter_and_all_its_links_lead_somewhere(ro
     for lab, chapters in ((top, root.glob("notebooks/*.ipynb")), (filled, root.glob("notebooks/*.ipynb")),
                           *((folder / "zh", (folder / "zh").glob("*.ipynb")) for folder in (top, filled))):
         text = "\n\n".join(cell.source for cell in nbformat.read(lab / START, as_version=4).cells)
+        assert all(f"\n## {title}" in text for title in (("从哪里开始？", "各章", "输出里的英文") if lab.name == "zh" else ("How do I start?", "The chapters")))
         links = re.findall(r"\]\((.*?)\)|:link: (.*)|\{figure\} (.*)", text)
         files = {"".join(link) for link in links}
+        told = re.findall(r"\]\(([^)#:]+)[^)]*\)(（英文）)?", text) if lab.name == "zh" else []
+        wrong = [file for file, mark in told if bool(mark) == (lab in (lab / file).resolve().parents) and not file.endswith(f"/{START}")]
+        assert wrong == [], "twins.in_lab says which pages are in English"
         assert {path.name for path in chapters} - {START} - files == set(), "List these chapters in book/index.md (book/authors.md, Add a chapter)"
-        assert [file for file in files if not (lab / file).is_file()] == [], "Fix these links in book/index.md (book/authors.md, Fix a typo)"
+        assert [file for file in files if not (lab / file.partition("#")[0]).is_file()] == [], "Fix these links in book/index.md (book/authors.md, Fix a typo)"
     for chapter in [*filled.rglob("*.ipynb"), *(top / "zh").rglob("*.ipynb")]:
         links = re.findall(r"\]\(([^)#:]+\.(?:ipynb|md))", "".join(cell.source for cell in nbformat.read(chapter, as_version=4).cells))
         assert links and [link for link in links if not (chapter.parent / link).is_file()] == [], (
@@ -160,14 +164,22 @@ def test_captions_which_only_the_site_shows_become_cells_below_their_figures(boo
         assert [cell.source for cell in nbformat.read(lab / NAME, as_version=4).cells] == ["draw()", caption]
 
 
-def recipe(root: Path, *options: str) -> list[str]:
-    """The commands of `make lab`, with this Python's programs in place of those in `.venv`."""
-    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}  # where make runs the tests
-    said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab", *options], cwd=root, env=own, capture_output=True, text=True,
+def recipe(root: Path, **settings: str) -> list[str]:
+    """The commands of `make lab`, with this Python's programs in place of those in `.venv`, whichever language is spoken here."""
+    others = {"MAKEFLAGS", "MAKELEVEL", "LC_ALL", "LC_MESSAGES", "LANG"}  # the first two are there where make runs the tests
+    own = {name: value for name, value in os.environ.items() if name not in others} | settings
+    said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab"], cwd=root, env=own, capture_output=True, text=True,
                           check=True).stdout
     python = shlex.quote(sys.executable)
     return [line.replace(".venv/bin/python", python).replace(".venv/bin/jupyter", f"{python} -m jupyter")
             for line in said.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no make")
+@pytest.mark.parametrize("options, where", [(["LANG=zh_CN.UTF-8"], "lab/zh"), (["LANG=zh_CN.UTF-8", "FILLED=1"], "lab/filled/zh"), (["LANG=en_US.UTF-8"], "lab"),
+                                            (["LANG=zh_CN.UTF-8", "LC_ALL=C"], "lab"), (["LC_MESSAGES=zh_TW", "LANG=en_US"], "lab/zh"), (["LANG="], "lab")])
+def test_the_start_page_is_in_chinese_where_the_system_is(root: Path, options: list[str], where: str) -> None:
+    assert f"/lab/tree/{where}/{START}" in recipe(root, **dict(option.split("=") for option in options))[-1]
 
 
 @pytest.mark.slow
@@ -177,7 +189,7 @@ def test_jupyterlab_opens_the_copy_at_the_overview_with_every_figure(root: Path,
     for part in ("notebooks", "book", "zh"):
         shutil.copytree(root / part, top / part, ignore=shutil.ignore_patterns("__pycache__"))
     *before, lab = recipe(root)
-    *filled, opened = recipe(root, "FILLED=1")
+    *filled, opened = recipe(root, FILLED="1")
     assert "preferred_dir=lab/filled " in opened and f"tree/lab/filled/{START}" in opened
     for command in before + filled:
         subprocess.run(command, shell=True, cwd=top, env=os.environ | environment(tmp_path), check=True)

@@ -39,16 +39,18 @@ const twos = (word) => !HAN.test(word) ? [] : [...word].slice(1).map((letter, i)
 // At the start of a word. A Chinese word may start after any character, and any word after a Chinese character.
 const pattern = (source) => new RegExp(`(?<!(?!\\p{Script=Han})[\\p{L}\\p{N}](?!\\p{Script=Han}))(?:${source})`, "giu");
 
-// A page that explains comes before a list, a summary and what is written for authors, where both fit as well.
-const shareOf = (page, anchor) =>
-  /^(notebooks|book.(it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises|further-reading)$/.test(anchor) ? 1 : 0.7;
+// A page that explains comes before a list, a summary and what is written for authors, where both fit as well; a page in
+// Chinese before one in English, which is in the folder above.
+const IN_ENGLISH = "（英文）";
+const shareOf = (page, anchor) => (page.startsWith("../") ? 0.6 : 1) * (anchor === "further-reading" ? 0.4
+  : /^(..\/)?(notebooks|book.(it_hangs|setup))/.test(page) && !/^(takeaways|summary|exercises)$/.test(anchor) ? 1 : 0.7);
 
 // Rare terms weigh more, and the second time less than the first (BM25). In a title or a keyword they count most, the shorter
 // it is. Who has half of what is looked for gets half of the points. What is called just so comes first; of the others, who has
 // less than a tenth of the best is left out.
 const rank = (terms, places) => {
   const patterns = terms.map(pattern);
-  const usual = places.reduce((sum, { text }) => sum + text.length, 0) / places.length;
+  const usual = places.reduce((sum, { text }) => sum + text.length, 0) / places.filter(({ text }) => text).length;
   const counts = places.map(({ names, text }) => patterns.map((p) => {
     const times = (text.match(p) ?? []).length;
     const inNames = names.map((name) => (name.match(p)?.[0].length ?? 0) / name.length);
@@ -90,10 +92,10 @@ window.addEventListener("DOMContentLoaded", () => {
   document.querySelector(".bd-search-container input").value = query;
   const terms = termsOf(wordsOf(query));
   const places = SEARCH_TEXTS.flatMap(([page, pageTitle, parts]) => parts.map(([anchor, title, text, keywords]) => {
-    const names = [title.split(".").at(-1), ...keywords]; // what it is called, of scratch.train
+    const names = [title.replace(IN_ENGLISH, "").split(".").at(-1), ...keywords]; // what it is called, of scratch.train
     if (title.includes("：")) names.push(...title.replace(/^\d+\. /, "").split("："));
-    const isAsked = !page.startsWith("book/api/") && names.some((name) => plain(name) === plain(query));
-    return { address: `${page}#${anchor}`, pageTitle, title, names, text, share: shareOf(page, anchor), asked: isAsked ? ASKED : 1 };
+    const isAsked = !page.includes("book/api/") && names.some((name) => plain(name) === plain(query));
+    return { address: `${page}#${anchor}`, pageTitle, title, names, text: text || keywords.join("、"), share: shareOf(page, anchor), asked: isAsked ? ASKED : 1 };
   }));
   const found = terms.length ? rank(terms, places) : [];
   const any = pattern(terms.toReversed().join("|"));
@@ -113,6 +115,15 @@ window.addEventListener("DOMContentLoaded", () => {
     add(item, "a", title).href = address;
     if (!pageTitle.endsWith(title)) add(item, "span", pageTitle);
     addMarked(add(item, "p"), excerpt(text, any), any);
+  }
+  if (inChinese) { // a way on, above all where nothing was found
+    const more = add(results, "p", found.length ? "没有要找的？可以查" : "可以换一个词再搜，或者查");
+    const links = [["记号", "book/notation.html"], ["输出里的英文", "book/index.html#zh-outputs"], [`在英文版里搜索“${query}”`, `../search.html?q=${encodeURIComponent(query)}`]];
+    links.forEach(([words, address], i) => {
+      more.append(["", "和", "，也可以"][i]);
+      add(more, "a", words).href = address;
+    });
+    more.append("。");
   }
   list.addEventListener("click", (event) => {
     try {

@@ -17,6 +17,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx_exercise.nodes import solution_node
 
 from book_ext import numbered_title
+from twins import HERE, WORDS
 
 LEFT_OUT = (nodes.raw, nodes.math_block, nodes.comment, nodes.image, nodes.system_message, nodes.title,
             nodes.term, addnodes.index, addnodes.desc_signature, solution_node)
@@ -52,6 +53,10 @@ KEYWORDS = {
 }
 
 
+KEYWORDS = {name: [*KEYWORDS.get(name, []), *WORDS["search"].get(name, [])] for name in KEYWORDS | WORDS["search"]}
+FOUND = "const SEARCH_TEXTS = ", ";\n"  # around the texts, in a script
+
+
 def found_at(node: nodes.Node) -> tuple[str, str] | None:
     """The anchor and the title under which a search shows what is in this node; None if it is a part of another's."""
     first = node[0] if isinstance(node, (nodes.section, addnodes.desc, nodes.definition_list_item)) else None
@@ -83,7 +88,10 @@ def parts_of(page: str, env: BuildEnvironment) -> Iterator[tuple[str, str, str, 
         if found := found_at(node):
             text = re.sub(r"\s+", " ", text_of(node, env)).strip()
             names = dict.fromkeys([*keys, *node["ids"], found[0]])
-            yield *found, text, [word for name in names for word in KEYWORDS.get(name, ())]
+            words = [word for name in names for word in KEYWORDS.get(name, ())]
+            if env.config.language == "zh_CN" and found[0].startswith("term-"):  # under its English word
+                words.append(WORDS["terms"].get(found[1], ""))
+            yield *found, text, [word for word in words if word]
             keys = []
 
 
@@ -91,7 +99,8 @@ def write_texts(app: Sphinx, error: Exception | None) -> None:
     if error or app.builder.format != "html":
         return
     target = Path(app.outdir, "_static", "search_texts.js")
-    sources = [Path(__file__), *(Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs)]
+    trees = [Path(app.doctreedir, f"{page}.doctree") for page in app.env.found_docs]
+    sources = [Path(__file__), HERE / "terms.toml", *trees]
     read = max(source.stat().st_mtime for source in sources)
     if target.exists() and target.stat().st_mtime > read:
         return  # nothing is new, and to load every page again takes longer than all the rest
@@ -99,7 +108,7 @@ def write_texts(app: Sphinx, error: Exception | None) -> None:
     for page in sorted(app.env.found_docs, key=lambda page: (not page.startswith("notebooks/"), page)):
         title = ("API: " if page.startswith("book/api/") else "") + numbered_title(app, page)
         pages.append([app.builder.get_target_uri(page), title, [*parts_of(page, app.env)]])
-    target.write_text(f"const SEARCH_TEXTS = {json.dumps(pages, ensure_ascii=False, separators=(',', ':'))};\n", "utf8")
+    target.write_text(json.dumps(pages, ensure_ascii=False, separators=(",", ":")).join(FOUND), "utf8")
 
 
 def setup(app: Sphinx) -> dict:

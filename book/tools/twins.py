@@ -11,6 +11,8 @@ Above it is `<!-- KEY [caption|alt] HASH -->`: the cell's id, or the section's s
 somebody last said that the translation fits. The site shows a part in English, with a note, if it has no translation
 or has changed since. In an alt text `{}` stands for each number of the English one, in their order. A fence of code is
 left empty (in README.zh.md, which is shown as it is, it has the same lines as in English).
+A part below `<!-- KEY zh-only NAME -->` has no English: it comes after the part KEY, its code is in it, and its
+heading, if it has one, gets the anchor `zh-NAME`. It is checked for typography and words only.
 """
 
 from __future__ import annotations
@@ -40,21 +42,24 @@ INDEX, README = "book/index", "README"  # the first page of the site, and of the
 WORDS = tomllib.loads((HERE / "terms.toml").read_text("utf8"))
 Translation = dict[str, tuple[str, str]]  # for each part its hash and its text
 
-MARK = re.compile(r"^<!-- ([\w-]+(?: (?:caption|alt\d?))?) ([0-9a-f]{8}) -->\n", re.M)
+MARK = re.compile(r"^<!-- ([\w-]+ zh-only [\w-]+(?= -->)|[\w-]+(?: (?:caption|alt\d?))?(?= [0-9a-f]{8} -->))"
+                  r"(?: ([0-9a-f]{8}))? -->\n", re.M)
+IN_ENGLISH = "（英文）"
+OWN = " zh-only "  # in the key of a part without English, between the key that it follows and its name
 FENCE = re.compile(r"(^ *`{3,}(?:[a-z]+|\{code-block\}.*)\n)((?:.*\n)*?)(^ *`{3,}$)", re.M)  # of code
 HEADING = re.compile(r"^(?:\([\w-]+\)=\n)?#+ (.*)$", re.M)
 ENDS = re.compile(r"(?:\n+(?:\([\w-]+\)=|#+ .*))*\Z")  # the headings with which a cell may end
 ENGLISH = re.compile(r"^<!-- ENGLISH\n.*?^-->\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![A-Za-z_\d.,])\d+(?:[.,]\d+)*")
 LINK = re.compile(r"\]\(<?([^)\s<>]+)>?(?: +\"[^\"\n]*\")?\)")
-CARD = re.compile(r"^:link: (.*)\n:link-type: doc$", re.M)
+CARD = re.compile(r"^(?P<card>[`:]{3,}\{grid-item-card\}.*)\n:link: (?P<led>.*)\n:link-type: doc$", re.M)
 MONTH = r"(?<!\d)(1[0-2]|[1-9])月"
 LARGE = {"million": 10**6, "billion": 10**9, "万": 10**4, "亿": 10**8}
 HAN = r"\u3400-\u9fff"
 WIDE = HAN + r"\u3000-\u303f\uff00-\uffef\u201c\u201d\u2018\u2019\u2014\u2026"
-STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
+STARTS = re.compile(r"\s*(?:$|[`:]{3,}|[-*+:] |[>|%]|#+ |:[\w-]+:|\d+\. |\([\w-]+\)=|\$\$)")  # something new
 STANDS = re.compile(r"\s*$|[`:]{3,}|#+ |:[\w-]+:|\([\w-]+\)=|\||\$\$|.*\\$")  # alone
-INDENT = re.compile(r"(\s*(?:(?:[-*+]|\d+\.) +)?).*")
+INDENT = re.compile(r"(\s*(?:(?:[-*+:]|\d+\.) +)?).*")
 SAME = {  # what a translation has as its English has it
     "links": r"\]\((?!README)([^)\s]+)\)", "headings": r"^#+(?= )",
     "labels": r"^(?:\([\w-]+\)=|:(?:label|name|link|link-type|class|gutter): .*)$",
@@ -146,7 +151,12 @@ def parts_of(source: NotebookNode | list) -> dict[str, Part]:
 
 def read(text: str) -> Translation:
     _, *pieces = MARK.split(ENGLISH.sub("", text))
-    return {key: (known, text.strip()) for key, known, text in zip(*(pieces[i::3] for i in range(3)))}
+    return {key: (known or "", text.strip()) for key, known, text in zip(*(pieces[i::3] for i in range(3)))}
+
+
+def own_of(translation: Translation) -> dict[str, str]:
+    """The parts that have no English."""
+    return {key: text for key, (_, text) in translation.items() if OWN in key}
 
 
 def translation_of(page: str) -> Translation:
@@ -162,7 +172,7 @@ def write(page: str, translation: Translation) -> None:
         return f"<!-- ENGLISH\n{parts[key].text.replace('-->', '-- >')}\n-->\n" if key in parts and key in old else ""
 
     store(target_of(page), "\n".join(
-        f"<!-- {key} {known} -->\n{shown(key)}{text}\n" for key, (known, text) in translation.items()))
+        f"<!-- {f'{key} {known}'.rstrip()} -->\n{shown(key)}{text}\n" for key, (known, text) in translation.items()))
 
 
 def missing(parts: dict[str, Part], translation: Translation) -> list[str]:
@@ -170,9 +180,9 @@ def missing(parts: dict[str, Part], translation: Translation) -> list[str]:
 
 
 def stale(parts: dict[str, Part], translation: Translation) -> list[str]:
-    """What has changed in English since, and what is translated of parts that are gone."""
-    return [key for key, (known, text) in translation.items()
-            if text and (key not in parts or parts[key].hash != known)]
+    """What has changed in English since, and what is translated of parts that are gone, or comes after one of these."""
+    return [key for key, (known, text) in translation.items() if text and (
+        key.split(OWN)[0] not in parts if OWN in key else key not in parts or parts[key].hash != known)]
 
 
 @cache
@@ -229,7 +239,8 @@ def twin(source: NotebookNode | list, translation: Translation) -> NotebookNode 
     """The page with the prose of the translation, and in English what has none of today's."""
     made = copy.deepcopy(source)
     for key, kind, holder, where in list(places(made)):
-        holder[where] = filled(Part(kind, holder[where]), *translation.get(key, ("", "")))
+        own = [joined(text) for one, text in own_of(translation).items() if one.split(OWN)[0] == key]
+        holder[where] = "\n\n".join([filled(Part(kind, holder[where]), *translation.get(key, ("", ""))), *own])
     return made
 
 
@@ -264,15 +275,37 @@ def faults(part: Part, text: str) -> list[str]:
         found.append("fences of code: as many as in English, and empty")
     dated = re.sub(MONTH, lambda found: "" if month_name[int(found[1])] in english else found[0], chinese)
     found += compare("numbers", counted(english), counted(dated))
-    found += [f"{word}: {why}" for word, why in WORDS["avoided"].items() if word in chinese]
-    body = re.sub(r"^ *\d+\. |^ *- |^#+ (\d+\. )?|^[`:]{3,}.*? |^:[\w-]+:.*$", "", bare[1], flags=re.M)
+    return found + faults_of_style(text, bare[0])
+
+
+def faults_of_style(text: str, english: str | None = None) -> list[str]:
+    """What is not set as Chinese is, or has a word that is avoided, with or without an English text beside it."""
+    bare = FENCE.sub("", text)
+    found = [f"{word}: {why}" for word, why in WORDS["avoided"].items() if word in re.sub("“[^”]*”", "", prose(text))]
+    body = re.sub(r"^ *\d+\. |^ *- |^#+ (\d+\. )?|^[`:]{3,}.*? |^:[\w-]+:.*$", "", bare, flags=re.M)
+    body = re.sub(r"(?<!`)`[^`\n]+`", "`x`", body)
     found += [f"{why}: {hit[0]!r}" for why, pattern in TYPESET.items()
               if (hit := re.search(f".?.?(?:{pattern}).?.?", body))]
-    bold = [MarkdownIt().render(re.sub(r"^[`:]{3,}.*$|`[^`\n]+`", "x", each, flags=re.M)) for each in bare]
-    if bold[0].count("<strong>") != bold[1].count("<strong>") or bold[1].count("*") > bold[0].count("*"):
+    bold = [MarkdownIt().render(re.sub(r"^[`:]{3,}.*$|`[^`\n]+`", "x", each, flags=re.M))
+            for each in (english or "", bare)]
+    if (english is not None and bold[0].count("<strong>") != bold[1].count("<strong>")) or (
+            bold[1].count("*") > bold[0].count("*")):
         found.append("bold: not as often as in English, or not closed, as punctuation just inside the stars prevents: "
                      f"{re.findall('.{0,8}[*]+.{0,8}', bold[1])}")
     return found
+
+
+def faults_of_own(text: str) -> list[str]:
+    """The faults of a part without English."""
+    wrong = len(headings(text)) > bool(re.match("#+ ", text))
+    return ["headings: at most one, at its beginning"] * wrong + faults_of_style(text)
+
+
+def not_explained(translation: Translation) -> list[str]:
+    """The words of the outputs that a page uses in Chinese without the English word where it does so first."""
+    text = "\n".join(prose(text) for key, (_, text) in translation.items() if OWN not in key and " alt" not in key)
+    return [f"{word}: first as {word}（{english}）" for word, english in WORDS["first"].items()
+            if word in text and not text.split(word, 1)[1].startswith(f"（{english}")]
 
 
 def hints(part: Part, text: str) -> list[str]:
@@ -291,7 +324,10 @@ def problems(page: str) -> list[str]:
     found += [f"stale: {key}: {parts[key].text[:60] if key in parts else 'no such part any more'!r}" for key in old]
     if page == README and [key for key in translation if key in parts] != [key for key in parts if key in translation]:
         found.append(f"stale: the order of the sections: twins.py new {README}")
-    return found + [line for key, (_, text) in translation.items() if text and key not in old for line in (
+    found += not_explained(translation)
+    found += [f"{key}: {fault}" for key, text in own_of(translation).items() for fault in faults_of_own(text)]
+    current = [key for key, (_, text) in translation.items() if text and key in parts and key not in old]
+    return found + [line for key in current for text in translation[key][1:] for line in (
         *(f"{key}: {fault}" for fault in faults(parts[key], text)),
         *(f"hint: {key}: {hint}" for hint in hints(parts[key], text)))]
 
@@ -307,15 +343,20 @@ def title_of(page: str) -> str:
 
 def anchors(source: NotebookNode | list, translation: Translation) -> dict[str, str]:
     """For each Chinese heading of a page the English one, whose anchor it keeps."""
+    shared = {key: one for key, one in translation.items() if OWN not in key}
     english, chinese = ([head for part in parts_of(each).values() if not part.kind for head in headings(part.text)]
-                        for each in (source, twin(source, translation)))
-    return dict(zip(chinese, english, strict=True))
+                        for each in (source, twin(source, shared)))
+    own = {head: f"zh-{key.split(OWN)[1]}" for key, text in own_of(translation).items() for head in headings(text)}
+    return dict(zip(chinese, english, strict=True)) | own
 
 
 def pointed(text: str, page: str, address: Callable[[str, str], str | None], note: str = "") -> str:
-    """The text of a page with other links: for a page and the one to which it leads, an address, or none to keep it."""
+    """The text of a page with other links: for a page and the one to which it leads, an address, or none to keep it.
+
+    The note follows a link to an English page. A card that leads there says so in its title.
+    """
     def turned(found: re.Match) -> str:
-        target, _, anchor = found[1].partition("#")
+        target, _, anchor = found["led" if found.re is CARD else 1].partition("#")
         if re.match(r"[a-z]+:", target) or not (found.re is CARD or target.endswith((".ipynb", ".md"))):
             return found[0]
         path = os.path.normpath(Path(page).parent / target)
@@ -324,10 +365,11 @@ def pointed(text: str, page: str, address: Callable[[str, str], str | None], not
             return found[0]
         if led.endswith(".html") and "." not in anchor:
             anchor = make_id(anchor)  # Sphinx does so where it follows the link itself
+        foreign = there not in twins()
         if found.re is CARD:
-            return f":link: {led}\n:link-type: url"
+            return f"{found['card']}{IN_ENGLISH * foreign}\n:link: {led}\n:link-type: url"
         title = title_of(there) if found.string[:found.start()].endswith("[") else ""  # as Sphinx would write
-        return f"{title}]({led}{'#' * bool(anchor)}{anchor}){note}"
+        return f"{title}]({led}{'#' * bool(anchor)}{anchor}){note * foreign}"
 
     return CARD.sub(turned, LINK.sub(turned, text))
 
@@ -347,7 +389,7 @@ def write_sources(folder: Path, shown: tuple[str, ...], address: Callable[[str, 
         made = twin(load(page), translation_of(page))
         for _, kind, holder, where in places(made):
             if address and not kind:
-                holder[where] = pointed(holder[where], page, address)
+                holder[where] = pointed(holder[where], page, address, IN_ENGLISH)
         store(folder / f"{page}{source_of(page).suffix}", dump(made))
 
 
@@ -359,16 +401,18 @@ def store(path: Path, text: str) -> None:
 
 def new(name: str) -> None:
     page = named(name)
-    done = {key: one for key, one in translation_of(page).items() if one[1]}
-    write(page, {key: (part.hash, "") for key, part in parts_of(load(page)).items()} | done)  # what is gone comes last
+    done, parts = {key: one for key, one in translation_of(page).items() if one[1]}, parts_of(load(page))
+    own = {key: [one for one in done if one.split(OWN)[0] == key != one] for key in parts}
+    ordered = {one: ("", "") if one in own[key] else (parts[key].hash, "") for key in parts for one in (key, *own[key])}
+    write(page, ordered | done)  # what is gone comes last
 
 
 def accept(name: str, *keys: str) -> None:
     page = named(name)
     parts, translation = parts_of(load(page)), translation_of(page)
     others = {*translation} - {*keys} if keys else set()
-    write(page, {key: (known if key in others else parts[key].hash, text)
-                 for key, (known, text) in translation.items() if key in parts or key in others})
+    write(page, {key: (parts[key].hash if key in parts and key not in others else known, text)
+                 for key, (known, text) in translation.items() if key in parts or key in others or OWN in key})
 
 
 def status(*names: str) -> bool:

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import filecmp
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -15,7 +17,8 @@ from pathlib import Path
 import yaml
 from sphinx.errors import ExtensionError
 
-from twins import ROOT, WORDS, store, twins, write_sources
+from search_ext import FOUND
+from twins import IN_ENGLISH, ROOT, WORDS, store, twins, write_sources
 
 
 def config(html: Path, shown: tuple[str, ...]) -> dict:
@@ -50,12 +53,14 @@ def build(html: Path | str = ROOT / "_build" / "html", *unfinished: str) -> None
     shutil.copytree(ROOT / "book" / "_static", source / "book" / "_static", dirs_exist_ok=True)
     for name, made in (("_config.yml", config(html, shown)), ("_toc.yml", contents(shown))):
         store(source / name, yaml.safe_dump(made, allow_unicode=True, sort_keys=False))
+    clean = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}  # set for the figures
     done = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", source, "-W", "-n", "--keep-going",
-                           "-q"], capture_output=True, text=True)
+                           "-q"], capture_output=True, text=True, env=clean)
     if done.returncode:
         raise ExtensionError(f"the Chinese site: {done.stderr}")
     shutil.rmtree(html / "zh", ignore_errors=True)
     shutil.copytree(source / "_build" / "html", html / "zh")
+    add_english(html, shown)
     share(html, html / "zh")
 
 
@@ -65,6 +70,18 @@ def preview(page: str, html: Path = ROOT / "_build" / "html") -> Path:
         sys.exit("The Chinese site is built into the English one, which is not there yet. First run: make book")
     build(html, *({page} - {*twins()}))
     return html / "zh" / f"{page}.html"
+
+
+def add_english(html: Path, shown: tuple[str, ...]) -> None:
+    """Let the search in Chinese find pages that are only in English, by their titles and keywords."""
+    files = [html / folder / "_static" / "search_texts.js" for folder in ("", "zh")]
+    english, chinese = (json.loads(file.read_text("utf8").removeprefix(FOUND[0]).removesuffix(FOUND[1]))
+                        for file in files)
+    for address, title, parts in english:
+        if address.removesuffix(".html") not in shown:
+            names = [[anchor, title + IN_ENGLISH, "", keywords] for anchor, title, _, keywords in parts]
+            chinese.append([f"../{address}", title + IN_ENGLISH, names])
+    files[1].write_text(json.dumps(chinese, ensure_ascii=False, separators=(",", ":")).join(FOUND), "utf8")
 
 
 def share(first: Path, second: Path) -> None:

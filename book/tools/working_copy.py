@@ -139,8 +139,8 @@ def overview(index: str, words: dict[str, str], filled: bool = False) -> Noteboo
     index = re.sub(r"(?<=\{figure\} )", words["book"], index)
     index = re.sub(r"(:link: \.\..*)\n:link-type: doc", r"\1.md", index.replace("\n:link-type: url", ""))
     index = re.sub(r"(:link: .*)\n:link-type: doc", r"\1.ipynb", index)
-    opening, _, start, chapters, _ = index.split("\n## ")
-    cells = [opening, words["filled" if filled else "building"], f"## {start}", f"## {chapters}"]
+    opening, _, *sections, _ = index.split("\n## ")  # without the bug, and how to run the book
+    cells = [opening, words["filled" if filled else "building"], *(f"## {section}" for section in sections)]
     notebook = new_notebook(cells=[new_markdown_cell(text, id=f"start-{i}") for i, text in enumerate(cells)])
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     notebook.metadata = {"kernelspec": kernel, "language_info": IPythonKernel.language_info}
