@@ -122,7 +122,7 @@ def test_a_pair_runs_again_as_it_was_stored(tmp_path: Path):
     number = 2
     stored = which_runs()[number]
     for script, which in zip(recorder.scripts(recorder.PAIRS[number]), ("right", "wrong"), strict=True):
-        assert recorder.verdict(script, tmp_path) == stored[which]["verdict"]
+        assert recorder.verdict_of(script, tmp_path) == stored[which]["verdict"]
         [curve] = recorder.curves(script, stored["seeds"][:1], tmp_path)
         differences = [abs(a - b) for a, b in zip(curve, stored[which]["curves"][0], strict=True)]
         # Rounding differs between processors and grows with the steps: it is small at first, and moderate on average.

@@ -36,14 +36,14 @@ class Pair(NamedTuple):
     broken: str  # "A" or "B"
 
 
-def sgd(changed: str) -> list[Change]:
+def with_sgd(changed: str) -> list[Change]:
     return [("torch.optim.SGD(net.parameters(), lr=0.05)", changed)]
 
 
 HEAVY = "torch.optim.SGD(net.parameters(), lr={}, momentum=0.9)"
 ADAM = "torch.optim.Adam(net.parameters(), lr={})"
 DIVIDE = "        p.grad /= dist.get_world_size()\n"
-AVERAGE = "            average_gradients(net)\n"
+AVERAGE = "            average(net)\n"
 ZERO = "            optimizer.zero_grad()\n"
 LOOP = "        for X, y in loader:\n"
 BACKWARD = "            loss = F.cross_entropy(net(X), y)\n            loss.backward()\n"
@@ -57,7 +57,7 @@ TOO_EARLY = """\
                 loss = F.cross_entropy(net(A), b)
                 (loss / 2).backward()
                 if i == 0:
-                    average_gradients(net)
+                    average(net)
 """
 OPTIMIZER = "    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)\n"
 SCHEDULE = """\
@@ -68,26 +68,26 @@ STEP = "            optimizer.step()\n"
 PAIRS = [
     Pair("The gradients are summed, but never divided by the world size. Adam divides each gradient by its own size, "
          "so it hardly notices a factor.",
-         [(DIVIDE, "")], sgd(ADAM.format(0.001)), "B"),
+         [(DIVIDE, "")], with_sgd(ADAM.format(0.001)), "B"),
     Pair("Every rank starts from parameters of its own: nothing is broadcast.",
-         [("        dist.broadcast(p.detach(), src=0)\n", "        pass\n")], sgd(HEAVY.format(0.005)), "A"),
+         [("        dist.broadcast(p.detach(), src=0)\n", "        pass\n")], with_sgd(HEAVY.format(0.005)), "A"),
     Pair("The sampler's epoch is never set, so every epoch has the same order.",
-         [("        sampler.set_epoch(epoch)\n", "")], sgd(HEAVY.format(0.01)), "A"),
+         [("        sampler.set_epoch(epoch)\n", "")], with_sgd(HEAVY.format(0.01)), "A"),
     Pair("Each rank's loss is divided by the world size, and then the gradients are averaged.",
          [("loss.backward()", "(loss / dist.get_world_size()).backward()")], [], "B"),
     Pair("Every rank gets all examples, in the same order.",
-         [("seed=seed)", "seed=seed, num_replicas=1, rank=0)")], sgd(ADAM.format(0.0005)), "A"),
+         [("seed=seed)", "seed=seed, num_replicas=1, rank=0)")], with_sgd(ADAM.format(0.0005)), "A"),
     Pair("Only rank 0 steps its learning-rate schedule.",
          [("            scheduler.step()\n", "            if rank == 0:\n                scheduler.step()\n")],
          [(OPTIMIZER, SCHEDULE), (STEP, STEP + "            scheduler.step()\n")], "B"),
     Pair("The gradients are never averaged: each rank trains by itself.",
-         [(AVERAGE, "")], sgd(HEAVY.format(0.02)), "B"),
+         [(AVERAGE, "")], with_sgd(HEAVY.format(0.02)), "B"),
     Pair("The gradients are zeroed once per epoch, and not in every step. So a step also uses all earlier gradients of "
          "the epoch, and is much longer than it should be.",
          [(ZERO, ""), (LOOP, "        optimizer.zero_grad()\n" + LOOP)],
-         sgd("torch.optim.SGD(net.parameters(), lr=0.01)"), "A"),
+         with_sgd("torch.optim.SGD(net.parameters(), lr=0.01)"), "A"),
     Pair("With two backward passes per step, the gradients are averaged before the last pass.",
-         [(IN_TWO + AVERAGE, TOO_EARLY)], [(BACKWARD, IN_TWO), *sgd(ADAM.format(0.002))], "A"),
+         [(IN_TWO + AVERAGE, TOO_EARLY)], [(BACKWARD, IN_TWO), *with_sgd(ADAM.format(0.002))], "A"),
 ]
 
 
@@ -123,7 +123,7 @@ def rounded_mean(losses: list[float]) -> float:
     return float(f"{sum(losses) / len(losses):.3g}")
 
 
-def verdict(script: str, folder: Path) -> dict:
+def verdict_of(script: str, folder: Path) -> dict:
     """What `python -m d2lpar watch` says: its exit code, the names of the faults, and what was seen of the first."""
     path = folder / "train.py"
     path.write_text(script, "utf8")
@@ -137,7 +137,7 @@ def verdict(script: str, folder: Path) -> dict:
 def record(number: int, pair: Pair) -> dict:
     """Both scripts of a pair: run with all seeds, and watched."""
     with tempfile.TemporaryDirectory() as folder:
-        made = [{"curves": curves(script, seeds_of(number), Path(folder)), "verdict": verdict(script, Path(folder))}
+        made = [{"curves": curves(script, seeds_of(number), Path(folder)), "verdict": verdict_of(script, Path(folder))}
                 for script in scripts(pair)]
     return {"mistake": pair.mistake, "broken": pair.broken, "seeds": seeds_of(number),
             "right": made[0], "wrong": made[1]}

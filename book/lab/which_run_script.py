@@ -26,13 +26,13 @@ def make_net():
         nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
 
 
-def average_gradients(net):
+def average(net):
     for p in net.parameters():
         dist.all_reduce(p.grad)
         p.grad /= dist.get_world_size()
 
 
-def train(data, seed):
+def losses_of(data, seed):
     """The loss of this rank's minibatch in each step."""
     rank = dist.get_rank()
     torch.manual_seed(2 * seed + rank)
@@ -49,7 +49,7 @@ def train(data, seed):
             optimizer.zero_grad()
             loss = F.cross_entropy(net(X), y)
             loss.backward()
-            average_gradients(net)
+            average(net)
             optimizer.step()
             losses.append(loss.item())
             if len(losses) == STEPS:
@@ -61,7 +61,7 @@ def main():
     dist.init_process_group("gloo")
     images, _ = dp.load_data_fashion_mnist(batch_size=64)
     data = TensorDataset(images.images / 255, images.labels)
-    losses = [train(data, seed) for seed in map(int, sys.argv[2:])]
+    losses = [losses_of(data, seed) for seed in map(int, sys.argv[2:])]
     if dist.get_rank() == 0:
         Path(sys.argv[1]).write_text(json.dumps(losses), "utf8")
     dist.destroy_process_group()
