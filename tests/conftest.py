@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -155,8 +156,9 @@ def notebooks(root: Path) -> list[Path]:
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the site, built from nothing as `make book` does; a warning is an error."""
     out = tmp_path_factory.mktemp("site")
+    clean = {name: value for name, value in os.environ.items() if name != "SOURCE_DATE_EPOCH"}  # a figure may have set it
     build = subprocess.run([Path(sys.executable).with_name("jupyter-book"), "build", root, "--path-output", out,
-                            "-W", "-n", "--keep-going", "-q"], capture_output=True, text=True)
+                            "-W", "-n", "--keep-going", "-q"], capture_output=True, text=True, env=clean)
     assert build.returncode == 0, (
         f"Fix what the build complains about, and try it with: make book (book/authors.md, Fix a typo)\n{build.stderr}{build.stdout}")
     return out / "_build" / "html"

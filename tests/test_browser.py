@@ -435,6 +435,15 @@ def test_the_race_fits_and_obeys_the_rules_of_accessibility(page: Page, site: Pa
                                                          "* e.getScreenCTM().a)")) >= 11
 
 
+@pytest.mark.parametrize("where", [f"notebooks/{RACE}.html", "book/index.html"])
+def test_on_paper_the_race_is_the_still_picture_of_all_three_ways(page: Page, site: Path, where: str) -> None:
+    visit(page, site / where)
+    still = page.locator(":is(figure, .race-holder):has(div.race) > img, figure:has(div.race) img")
+    assert page.locator("div.race").is_visible() and not still.is_visible()
+    page.emulate_media(media="print")
+    assert not page.locator("div.race").is_visible() and still.is_visible()
+
+
 def test_without_scripts_the_race_is_a_picture_with_words(browser: Browser, site: Path) -> None:
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -13,7 +13,7 @@ import pytest
 import which_run as recorder
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.rules import NAMES
-from d2lpar.pages import which_run
+from d2lpar.pages import stepper, which_run
 from d2lpar.pages.results import stored_results
 from d2lpar.pages.which_run import SIDES, WHICH_RUN, differs_at_the_end, end_levels, show_which_run, which_runs
 
@@ -90,7 +90,7 @@ def test_the_numbers_of_the_chapter_are_those_of_the_data():
 
 def test_the_answers_are_in_the_table_and_not_in_the_still_picture(monkeypatch: pytest.MonkeyPatch):
     put = []
-    monkeypatch.setattr(which_run, "in_notebook", lambda: True)
+    monkeypatch.setattr(stepper, "in_notebook", lambda: True)
     monkeypatch.setattr(which_run, "use_book_style", lambda: None)
     monkeypatch.setattr("IPython.display.display", lambda data, **more: put.append((data, more)))
     show_which_run()

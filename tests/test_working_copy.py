@@ -165,7 +165,7 @@ def test_captions_which_only_the_site_shows_become_cells_below_their_figures(boo
 
 
 def recipe(root: Path, **settings: str) -> list[str]:
-    """The commands of `make lab`, with this Python's programs in place of those in `.venv`, whichever language is spoken here."""
+    """The commands of `make lab`, with this Python's programs instead of those in `.venv`, whatever the language of the system."""
     others = {"MAKEFLAGS", "MAKELEVEL", "LC_ALL", "LC_MESSAGES", "LANG"}  # the first two are there where make runs the tests
     own = {name: value for name, value in os.environ.items() if name not in others} | settings
     said = subprocess.run(["make", "-n", "-o", ".venv/installed", "lab"], cwd=root, env=own, capture_output=True, text=True,

@@ -3,13 +3,7 @@
 {
   const [WIDTH, LEFT, TOP, ROW] = [360, 48, 14, 30]; // of the picture, left of the bars, above them, of a rank's row
 
-  const draw = (parent, name, attributes, text = "") => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
-    element.textContent = text;
-    parent.append(element);
-    return element;
-  };
+  const draw = window.drawSvg; // of svg.js
 
   // Sizes of the buckets, from the last layer backwards, with the layer that completes each.
   const assign = ({ layers, layer_bytes }, cap) => {

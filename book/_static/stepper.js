@@ -2,13 +2,7 @@
 {
   const [WIDTH, HEIGHT, RIGHT, DOWN, LEFT, TOP] = [58, 30, 14, 24, 32, 24]; // of a box, beside and below it, and around all
 
-  const draw = (parent, name, attributes, text = "") => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
-    element.textContent = text;
-    parent.append(element);
-    return element;
-  };
+  const draw = window.drawSvg; // of svg.js
   const text = (parent, x, y, words, more = {}) =>
     draw(parent, "text", { x, y, "text-anchor": "middle", "dominant-baseline": "central", ...more }, words);
   const left = (chunk) => LEFT + chunk * (WIDTH + RIGHT);

@@ -11,13 +11,7 @@
     forget: () => { try { localStorage.removeItem(KEY); } catch { /* nothing was kept */ } },
   };
 
-  const draw = (parent, name, attributes, text = "") => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-    Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
-    element.textContent = text;
-    parent.append(element);
-    return element;
-  };
+  const draw = window.drawSvg; // of svg.js
 
   // Axes, and lines of one or of several runs: {values, color, dashes, thin}.
   const panel = (lines, every, height, words) => {

@@ -1,7 +1,7 @@
 """Explorers, steppers, the race, a game and predictions on the site: their pages get the script, and what it draws.
 
-`explorer.js`, `stepper.js`, `race.js` and `which_run.js` put what readers work with in place of the still picture,
-which stays where no script runs; their data goes beside that picture. A page that is no notebook has the race by the
+`explorer.js`, `stepper.js`, `race.js` and `which_run.js` replace the still picture by a figure that readers use. The
+still picture stays where no script runs, and their data is stored next to it. A page that is not a notebook uses the
 directive `race`. Vega, in the version that also drew the still picture, comes out of the package vl-convert, so that no
 page asks another host. `predict.js` hides an answer until the reader has given one.
 """
@@ -25,8 +25,8 @@ from d2lpar.pages.which_run import WHICH_RUN
 
 VEGA = "vega_bundle.js"
 KINDS = {VEGALITE: "explorer", STEPPER: "stepper", RACE: "race", WHICH_RUN: "which-run"}
-SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("stepper.js",), "race": ("race.js",),
-           "which-run": ("which_run.js",), "tag_predict": ("predict.js",)}
+SCRIPTS = {"explorer": (VEGA, "explorer.js"), "stepper": ("svg.js", "stepper.js"), "race": ("svg.js", "race.js"),
+           "which-run": ("svg.js", "which_run.js"), "tag_predict": ("predict.js",)}
 
 
 class RaceDirective(Directive):

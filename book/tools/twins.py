@@ -279,7 +279,7 @@ def faults(part: Part, text: str) -> list[str]:
 
 
 def faults_of_style(text: str, english: str | None = None) -> list[str]:
-    """What is not set as Chinese is, or has a word that is avoided, with or without an English text beside it."""
+    """Faults of Chinese typesetting, and words to avoid, whether or not there is an English text to compare with."""
     bare = FENCE.sub("", text)
     found = [f"{word}: {why}" for word, why in WORDS["avoided"].items() if word in re.sub("“[^”]*”", "", prose(text))]
     body = re.sub(r"^ *\d+\. |^ *- |^#+ (\d+\. )?|^[`:]{3,}.*? |^:[\w-]+:.*$", "", bare, flags=re.M)

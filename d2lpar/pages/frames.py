@@ -18,7 +18,7 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from torch import Tensor
 
 from d2lpar.pages.plot import rank_style, use_book_style
-from d2lpar.pages.stepper import put_steps
+from d2lpar.pages.stepper import STEPPER, put_figure
 from d2lpar.ranks import Traffic
 
 # What can be held, in the order of the rows: square boxes are weights, round ones gradients; what a rank keeps is dark.
@@ -91,7 +91,7 @@ def show_films(films: Sequence[Sequence[Frame]], label: str) -> None:
         raise ValueError(f"frames of different moments cannot be shown side by side: {moments}. "
                          "Take the same frames on all ranks")
     words = _words(films)
-    put_steps(lambda: _drawn(films), lambda: _data(films, label), " ".join(words).replace("\n", " "))
+    put_figure(STEPPER, lambda: _drawn(films), lambda: _data(films, label), " ".join(words).replace("\n", " "))
 
 
 def _data(films: Sequence[Sequence[Frame]], label: str) -> dict:

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from d2lpar.cost import Link, when_sent
 from d2lpar.ddp import assign_buckets
 from d2lpar.pages.plot import draw_timelines, rank_style, use_book_style
-from d2lpar.timing import Span, in_notebook
+from d2lpar.pages.stepper import put_figure
+from d2lpar.timing import Span
 
 RACE = "application/vnd.d2lpar.race+json"
 LAYERS, LAYER_BYTES = 24, 4_000_000  # linear layers of 1,000 by 1,000
@@ -60,27 +61,25 @@ def race_step(race: Race) -> RaceStep:
 
 def race_words(race: Race) -> str:
     """The result in words, as `race.js` says it."""
-    step, count = race_step(race), len(race_step(race).sent)
-    return (f"The gradients are sent in {count} piece{'s' * (count > 1)}, with {2 * (race.ranks - 1)} messages each. "
-            f"The step takes {1e3 * step.step_s:.1f} ms. For {1e3 * step.waits_s:.1f} ms of it "
-            f"({100 * step.waits_s / step.step_s:.0f}%), the ranks only wait.")
+    sent, step_s, waits_s = race_step(race)
+    return (f"The gradients are sent in {len(sent)} piece{'s' * (len(sent) > 1)}, with {2 * (race.ranks - 1)} messages "
+            f"each. The step takes {1e3 * step_s:.1f} ms. For {1e3 * waits_s:.1f} ms of it "
+            f"({100 * waits_s / step_s:.0f}%), the ranks only wait.")
 
 
 def show_race(start: Race = START) -> None:
     """Put the race on the page, with the sliders at `start`. Outside a notebook nothing is shown."""
-    if in_notebook():
-        from IPython.display import display
-
-        words, still = still_of(start)
-        display({RACE: data_of(start), "image/svg+xml": still, "text/plain": words}, raw=True,
-                metadata={"image/svg+xml": {"alt": words}})
+    put_figure(RACE, lambda: draw_race(start), lambda: data_of(start), words_of_ways(start))
 
 
 def race_html(start: Race = START) -> str:
     """The same as HTML, for a page that is no notebook."""
-    words, still = still_of(start)
-    image = b64encode(still.encode()).decode()
-    return (f'<div class="race-holder"><img src="data:image/svg+xml;base64,{image}" alt="{words}">'
+    file = BytesIO()
+    fig = draw_race(start)
+    fig.savefig(file, format="svg", bbox_inches="tight")
+    plt.close(fig)
+    image = b64encode(file.getvalue()).decode()
+    return (f'<div class="race-holder"><img src="data:image/svg+xml;base64,{image}" alt="{words_of_ways(start)}">'
             f'<script type="application/json" class="race">{json.dumps(data_of(start))}</script></div>')
 
 
@@ -91,23 +90,17 @@ def data_of(start: Race) -> dict[str, Any]:
             "colors": [to_hex(rank_style(rank)["color"]) for rank in range(MOST_RANKS)]}
 
 
-def still_of(start: Race) -> tuple[str, str]:
-    """Words for the still picture, and its SVG: all three ways with the settings of `start`."""
+def words_of_ways(start: Race) -> str:
+    """What the still picture shows, in words."""
+    return " ".join(f"{way.capitalize()}: {race_words(start._replace(way=way))}" for way in WAYS)
+
+
+def draw_race(start: Race) -> Figure:
+    """The still picture: what two of the ranks compute and send, with a timeline for each way of averaging."""
     use_book_style()
-    races = {way: start._replace(way=way) for way in WAYS}
-    fig = _drawn(races)
-    file = BytesIO()
-    fig.savefig(file, format="svg", bbox_inches="tight")
-    plt.close(fig)
-    words = " ".join(f"{way.capitalize()}: {race_words(race)}" for way, race in races.items())
-    return words, file.getvalue().decode()
-
-
-def _drawn(races: dict[str, Race]) -> Figure:
-    """A timeline for each of the races: what two of the ranks compute and send."""
+    computed = [("forward", 0.0, FORWARD_S), ("backward", FORWARD_S, FORWARD_S + BACKWARD_S)]
     groups = {}
-    for way, race in races.items():
-        computed = [("forward", 0.0, FORWARD_S), ("backward", FORWARD_S, FORWARD_S + BACKWARD_S)]
-        sent = [("allreduce", begin_s, end_s) for begin_s, end_s in race_step(race).sent]
+    for way in WAYS:
+        sent = [("allreduce", begin_s, end_s) for begin_s, end_s in race_step(start._replace(way=way)).sent]
         groups[way] = [Span(rank, *span) for rank in range(2) for span in (*computed, *sent)]
     return draw_timelines(groups, communication=["allreduce"])

@@ -91,11 +91,11 @@ def show_stepper(runs: Mapping[int, Sequence[Round]], start: int) -> None:
 
     The still picture, for where no script runs, has the rounds of `start` devices. Outside a notebook nothing is shown.
     """
-    put_steps(lambda: _drawn(runs[start]), lambda: _data(runs, start), " ".join(_words(runs[start])))
+    put_figure(STEPPER, lambda: _drawn(runs[start]), lambda: _data(runs, start), " ".join(_words(runs[start])))
 
 
-def put_steps(draw: Callable[[], Figure], describe: Callable[[], dict], words: str) -> None:
-    """Put a still picture on the page, with its alt text, and the data from which `stepper.js` draws in its place.
+def put_figure(kind: str, draw: Callable[[], Figure], describe: Callable[[], dict], words: str) -> None:
+    """Put a still picture on the page, with its alt text, and the data from which the script of `kind` draws instead.
 
     Outside a notebook nothing is shown, or drawn.
     """
@@ -106,7 +106,7 @@ def put_steps(draw: Callable[[], Figure], describe: Callable[[], dict], words: s
         fig = draw()  # first, because it sets the colours that the data name
         still = print_figure(fig, "svg", bbox_inches="tight")
         plt.close(fig)
-        display({STEPPER: describe(), "image/svg+xml": still, "text/plain": words}, raw=True,
+        display({kind: describe(), "image/svg+xml": still, "text/plain": words}, raw=True,
                 metadata={"image/svg+xml": {"alt": words}})
 
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from d2lpar.pages.plot import rank_style, use_book_style
 from d2lpar.pages.results import stored_results
-from d2lpar.timing import in_notebook
+from d2lpar.pages.stepper import put_figure
 
 WHICH_RUN = "application/vnd.d2lpar.which-run+json"
 SIDES = "AB"
@@ -55,17 +55,10 @@ def which_run_answers() -> str:
 
 def show_which_run() -> None:
     """Put the nine pairs on the page. Outside a notebook nothing is shown."""
-    if in_notebook():
-        from IPython.core.pylabtools import print_figure
-        from IPython.display import display
-
-        fig, pairs = _drawn(which_runs()), which_runs()
-        words = "Nine panels, each with the losses of run A and run B. " + " ".join(
-            f"Pair {i}. " + " ".join(_words(pair, side) for side in SIDES) for i, pair in enumerate(pairs, 1))
-        still = print_figure(fig, "svg", bbox_inches="tight")
-        plt.close(fig)
-        display({WHICH_RUN: _data(pairs), "image/svg+xml": still, "text/plain": words}, raw=True,
-                metadata={"image/svg+xml": {"alt": words}})
+    pairs = which_runs()
+    words = "Nine panels, each with the losses of run A and run B. " + " ".join(
+        f"Pair {i}. " + " ".join(_words(pair, side) for side in SIDES) for i, pair in enumerate(pairs, 1))
+    put_figure(WHICH_RUN, lambda: _drawn(pairs), lambda: _data(pairs), words)
 
 
 def _runs(pair: Mapping[str, Any], side: str) -> list[list[float]]:

@@ -36,7 +36,7 @@ def default_first(caps, ready_s, sizes_bytes, k, link):
 
 
 def the_time(caps, ready_s, sizes_bytes, k, link):
-    """The time in place of the cap."""
+    """Returns the time instead of the cap."""
     return min(when_sent(assign_buckets(sizes_bytes, cap, cap), ready_s, sizes_bytes, k, link)[-1][1] for cap in caps)
 
 
