@@ -37,7 +37,7 @@ from d2lpar.diagnosis.evidence import (
     some_names,
 )
 from d2lpar.diagnosis.recording import Record, Step, of_the_script
-from d2lpar.diagnosis.rules import NAMES, RULES, Rule
+from d2lpar.diagnosis.rules import CURES_OF_PARTS, NAMES, RULES, Rule
 from d2lpar.diagnosis.running import Alone, Seen, nothing, run_alone, run_rank
 from d2lpar.launch import RankError, RankGroup
 
@@ -98,6 +98,7 @@ class Diagnosis:
                  watched: bool = False) -> None:
         self.about, self.allow, self.unchecked = about, frozenset(allow), list(unchecked)
         self.watched = watched
+        self.in_parts = False  # parameters are in parts on the ranks, as by fully_shard
         self.faults: dict[str, str] = {}
         self.notes: dict[str, str] = {}
         self.parts: dict[str, Finding] = {}  # of all findings
@@ -132,7 +133,8 @@ class Diagnosis:
 
     def say(self, rule: Rule, numbers: Any, when: str = "", line: str = "") -> None:
         """Write down what a rule says, with the numbers that it names, and a line of the script."""
-        numbered, cure = rule.numbers.format_map(numbers), rule.cure.format_map(numbers)
+        cure = CURES_OF_PARTS.get(rule.name, rule.cure) if self.in_parts else rule.cure
+        numbered, cure = rule.numbers.format_map(numbers), cure.format_map(numbers)
         seen = rule.watched if self.watched and rule.watched else rule.seen
         self.add(rule.name, f"{when}{seen.format_map(numbers)}{f' ({numbered})' if numbered else ''}", cure, line,
                  rule.fault)

@@ -19,6 +19,7 @@ from d2lpar.diagnosis.coverage import cover
 from d2lpar.diagnosis.evidence import (
     SKETCHES,
     Evidence,
+    are_enough,
     are_finite,
     differing,
     factor,
@@ -32,6 +33,7 @@ from d2lpar.diagnosis.evidence import (
 )
 from d2lpar.diagnosis.feed import check_epochs
 from d2lpar.diagnosis.loss_weights import LossTerm
+from d2lpar.diagnosis.parts import put_together, scaled_apart
 from d2lpar.diagnosis.recording import Record, Step, Values
 from d2lpar.diagnosis.rules import RULES
 
@@ -90,6 +92,8 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
     if not any(ran.of("group")) and not ran.crashed and len(ran.records) > 1:
         found.say_by_name("no group")
         return None
+    ran = ran._replace(records=put_together(ran.records))
+    found.in_parts = any(data["parts"] for rank in ran.steps for data in rank)
     if any(data["asked"] for rank in ran.of("end") for data in rank):
         found.unchecked.append("what only GPUs show, such as NCCL and float16 autocast")
     with rounding(SKETCHES):
@@ -391,7 +395,10 @@ def _expected(many: Sequence[Step], right: Values) -> Step:
 
 
 def _mean_own(many: Sequence[Step]) -> Values:
-    own = [step.own for step in many]
+    return _mean([step.own for step in many])
+
+
+def _mean(own: Sequence[Values]) -> Values:
     names = dict.fromkeys(name for grads in own for name in grads)
     like = {name: next(grads[name] for grads in own if name in grads) for name in names}
     return {name: torch.stack([grads.get(name, torch.zeros_like(x)) for grads in own]).mean(0)
@@ -438,6 +445,9 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
         found.say(rule, e, when, e.line(rule.line))
         found.move_back("different start")
         return True
+    if times_apart := scaled_apart(row, _mean_own(many)):
+        found.say_by_name("parts scaled differently", e.line("clip"), scales=times_apart)
+        return True
     if clipped := _clipped_apart(row):
         found.say_by_name("clipped before the average", e.line("clip"), scales=clipped)
         return True
@@ -448,6 +458,9 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
         found.say_by_name("gradients of earlier steps", e.line("step"), when=when)
         return True
     if times is None and e.names:
+        if late := _late_passes(t, many, records):
+            found.say_by_name("backward pass not exchanged", e.line("backward"), unsent=late)
+            return True
         rule = find_rule("gradient", e, OF_THE_EXCHANGE)
         if rule:
             found.say(rule, e, when, e.line(rule.line))
@@ -508,6 +521,26 @@ def _has_old_gradients(t: int, many: Sequence[Step], records: list[Record]) -> b
     columns = torch.stack([new, old], 1)
     weights = torch.linalg.lstsq(columns, ours[:, None], driver="gelsd").solution[:, 0]
     return bool((columns @ weights - ours).norm() <= 1e-3 * ours.norm()) and near(weights[1].item(), 1)
+
+
+def _late_passes(t: int, many: Sequence[Step], records: list[Record]) -> str:
+    """Which backward passes the averaged gradient does not contain, if it contains the others."""
+    number = len(many[0].passes)
+    names = set.intersection(*(set(grads) for step in many for grads in step.passes)) & many[0].unclipped.keys()
+    if number < 2 or any(len(step.passes) != number for step in many) or not names:
+        return ""
+    like = {name: many[0].unclipped[name] for name in sorted(names)}
+    before = [record.steps[t - 1].passes for record in records if t and record.steps[t - 1].held == many[0].held]
+    columns = torch.stack([flat(_mean([step.passes[i] for step in many]), like) for i in range(number)] + [
+        flat(_mean(passes), like) for passes in zip(*before)], 1)
+    if not are_enough(columns):
+        return ""
+    ours = flat(like, like)
+    weights = torch.linalg.lstsq(columns, ours[:, None], driver="gelsd").solution[:, 0]
+    is_late = [abs(x) < 1e-2 for x in weights[:number].tolist()]
+    if (columns @ weights - ours).norm() > 1e-3 * ours.norm() or not 0 < sum(is_late) < number:
+        return ""
+    return ", ".join(f"pass {i + 1} of {number}" for i in range(number) if is_late[i])
 
 
 def _rounded(many: Sequence[Step], k: int) -> float | None:

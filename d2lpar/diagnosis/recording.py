@@ -36,6 +36,7 @@ COLLECTIVES = ("all_reduce broadcast reduce all_gather all_gather_into_tensor re
 REDUCING = {name for name in COLLECTIVES if name.startswith(("all_reduce", "reduce", "all_to_all"))}
 HERE = os.path.dirname(__file__)
 TORCH = os.path.join(os.path.dirname(torch.__file__), "")
+FSDP = os.path.join(TORCH, "distributed", "fsdp", "")
 _LIBRARIES = TORCH, os.path.join(sysconfig.get_path("stdlib"), "")
 
 
@@ -132,6 +133,7 @@ class Recorder:
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
         self._reduced = 0
+        self._arrived: set[int] = set()  # parameters in parts whose gradient has been exchanged since the last step
 
     def keep(self, x: Tensor) -> Tensor:
         """What is noted of a tensor."""
@@ -236,14 +238,27 @@ class Recorder:
         if number not in self._passes:
             self.note_line("backward")
             self._passes[number] = {}
-        if len(self._passes) == 1 and p.grad is not None and p.grad.any() and id(p) not in self._passes[number]:
+        is_zero = self.has_no_gradient(p)
+        if len(self._passes) == 1 and not is_zero and id(p) not in self._passes[number]:
             self._stale = True
-        if p.grad is None or not p.grad.any():  # the gradients of earlier passes were zeroed
+        if is_zero and self.would_have_arrived(p):  # the gradients of earlier passes were zeroed
             for earlier, own in self._passes.items():
                 if earlier != number and own.pop(id(p), None) is not None:
                     self._thrown_away.add(earlier)
         own = self._passes[number]
-        own[id(p)] = own.get(id(p), 0) + self.keep(grad) / self.scale
+        own[id(p)] = own.get(id(p), 0) + self.keep_own(p, grad) / self.scale
+
+    def has_no_gradient(self, p: Tensor) -> bool:
+        """Whether a parameter's gradient is zero, or there is none."""
+        return p.grad is None or not p.grad.any()
+
+    def would_have_arrived(self, p: Tensor) -> bool:
+        """Whether an earlier pass since the last step would show in a parameter's gradient."""
+        return True
+
+    def keep_own(self, p: Tensor, grad: Tensor) -> Tensor:
+        """What is noted of a rank's own gradient of a parameter."""
+        return self.keep(grad)
 
     def scaled(self, scale: Callable) -> Callable:
         """In place of a GradScaler's `scale`."""
@@ -267,7 +282,8 @@ class Recorder:
 
     def _talking(self, collective: Callable) -> Callable:
         def talking(*args: Any, **kwargs: Any) -> Any:
-            self.note_line(f"dist.{collective.__name__}")
+            if not sys._getframe(1).f_code.co_filename.startswith(FSDP):  # which sends parameters, and averages
+                self.note_line(f"dist.{collective.__name__}")
             if self._open and collective.__name__ in REDUCING:
                 self._reduced += self._elements([*args, *kwargs.values()])
             return collective(*args, **kwargs)
@@ -352,7 +368,7 @@ class Recorder:
             now = dict(self.net.named_parameters())
             known = set(map(id, now.values()))
             others = [self.keep(p) for group in optimizer.param_groups for p in group["params"]
-                      if id(p) not in known and p.grad is not None]
+                      if id(p) not in known and p.grad is not None and not hasattr(p, "device_mesh")]
             inside = {what: line for what, line in self._lines.items() if what.removeprefix("dist.") in REDUCING}
             self.add_step(found._replace(after=self.keep_all(now.items()), others=others,
                                           lines=inside | found.lines, reduced=self._reduced,

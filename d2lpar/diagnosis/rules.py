@@ -341,6 +341,10 @@ RULES = [
     Rule("watch", "different data sets", _elsewhere,
          "each rank takes its part of a different data set: example {i} is not the same on all ranks", "",
          "Is the data generated or split at random, without a seed?"),
+    Rule("watch", "parts scaled differently", _elsewhere,
+         "each rank multiplies its own part of the averaged gradient by a different number", "by {scales}",
+         "A norm of the gradient must be the norm of all parts. PyTorch's clip_grad_norm_, given the parameters as "
+         "fully_shard left them, takes that norm; in a loop of your own, all_reduce the sum of the squares first"),
     Rule("watch", "moved or cast after wrapping", _elsewhere,
          "gradients are not exchanged, because the network was moved or cast after DDP had wrapped it", "",
          "DDP lost its hooks on the parameters. Move or cast the network first, and then wrap it"),
@@ -383,3 +387,18 @@ RULES = [
          "Seed each rank with seed + rank, after the network is made", fault=False),
 ]
 NAMES = [rule.name for rule in RULES]
+# What to do about a finding where parameters are in parts on the ranks.
+CURES_OF_PARTS = {
+    "not synchronised": "Does the mesh that fully_shard was given contain this rank only, or was it never called on "
+                        "the network? Without a mesh, it uses all ranks",
+    "not exchanged": "fully_shard averages only what was a parameter of the module when it was called. Were these "
+                     "added, replaced or unfrozen afterwards, or named in ignored_params? Add them first, and call "
+                     "fully_shard last, on the network as a whole, too; or average their gradients yourself",
+    "in no_sync": "Call set_requires_gradient_sync(True) before the last forward and backward pass before each "
+                  "optimizer step",
+    "backward pass not exchanged": "Call set_requires_gradient_sync(True) before the last forward and backward pass "
+                                   "before each optimizer step, and False before the others",
+    "different start": "fully_shard makes nothing equal. Parameters that are whole on each rank, and the replicas of a "
+                       "mesh of two dimensions, must start from the same values: load or broadcast them, or set the "
+                       "same seed on all ranks right before the network is made",
+}

@@ -54,6 +54,7 @@ from d2lpar.diagnosis.examples import (
 )
 from d2lpar.diagnosis.kept_files import KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
+from d2lpar.diagnosis.parts import can_be_put_together, cut, fsdp, local, ranks_of_parts
 from d2lpar.diagnosis.recording import (
     COLLECTIVES,
     HERE,
@@ -108,6 +109,7 @@ class Networks:
     def __init__(self) -> None:
         self._roots: list[tuple[str, nn.Module]] = []
         self._known: set[int] = set()  # of modules
+        self.in_parts: dict[int, Any] = {}  # by the whole parameter that `fully_shard` makes, what knows its parts
 
     def add(self, module: nn.Module) -> None:
         """Include a module, unless all of its parameters are known."""
@@ -116,7 +118,7 @@ class Networks:
         self._known.add(id(module))
         module = unwrapped(module)
         known = {id(p) for p in self.parameters()}
-        if all(id(p) in known for p in module.parameters()):
+        if all(id(p) in known for p in self._parameters_of(module)):
             return
         name = type(module).__name__
         count = sum(type(root).__name__ == name for _, root in self._roots)
@@ -126,7 +128,7 @@ class Networks:
         """The names of each network's parameters, by the network's own name; a shared one belongs to the first."""
         found: dict[str, list[str]] = {}
         for prefix, root in self._roots:
-            own = {id(p) for p in root.parameters()}
+            own = {id(p) for p in self._parameters_of(root)}
             name = prefix.rstrip(".") or type(root).__name__
             taken = {each for names in found.values() for each in names}
             found[name] = [each for each, p in self.named_parameters() if id(p) in own and each not in taken]
@@ -141,14 +143,19 @@ class Networks:
         """The parameters of networks of which none is in an optimizer or has a gradient, such as in a trial run."""
         trained = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
         trained |= {id(p) for name, p in self.named_parameters() if name in with_gradients}
-        idle = {id(p) for _, root in self._roots if not any(id(p) in trained for p in root.parameters())
-                for p in root.parameters()}
+        idle = {id(p) for _, root in self._roots if not any(id(p) in trained for p in self._parameters_of(root))
+                for p in self._parameters_of(root)}
         return frozenset(name for name, p in self.named_parameters() if id(p) in idle - trained)
+
+    def _parameters_of(self, root: nn.Module) -> Iterator[Tensor]:
+        return (self.in_parts[id(p)].sharded_param if id(p) in self.in_parts else p for p in root.parameters())
 
     def _named(self, what: str) -> Iterator[tuple[str, Tensor]]:
         seen = set()
         for prefix, root in self._roots:
             for name, x in getattr(root, what)():
+                if id(x) in self.in_parts:  # it is whole at the moment
+                    x = self.in_parts[id(x)].sharded_param
                 if id(x) not in seen:
                     seen.add(id(x))
                     yield prefix + name, x
@@ -207,6 +214,8 @@ class Watcher(Recorder):
     def __init__(self, settings: Settings) -> None:
         self._before: dict[str, Any] = {}  # OF_A_BACKWARD_PASS, as the last steps found it
         self._passes, self._recalled = {}, False
+        self._parts: dict[int, Tensor] = {}  # parameters of which this rank has a part, and that can be put together
+        self._with_hooks: set[int] = set()  # of these
         self.networks = Networks()
         super().__init__(self.networks)
         self.settings, self.log = settings, Log(settings)
@@ -273,6 +282,9 @@ class Watcher(Recorder):
             (import_module("torch.multiprocessing.spawn"), "_wrap",  # torch.multiprocessing.spawn is a function too
              lambda wrap: lambda function, *args: wrap(self._failing(function), *args)),
             (util, "spawnv_passfds", self._starting_python)]
+        if fsdp is not None:
+            changes += [(fsdp.FSDPParam, "__init__", self._cutting),
+                        (fsdp.FSDPParam, "to_unsharded", self._making_whole)]
         if not self.settings.spawns and self.settings.port:
             changes.append((multiprocessing.process.BaseProcess, "start", self._spawning))
         return changes
@@ -451,6 +463,52 @@ class Watcher(Recorder):
             self._meet(inner)
         super().look_at_wrapper(module, _, inner)
 
+    def _cutting(self, init: Callable) -> Callable:
+        def cutting(of: Any, *args: Any, **kwargs: Any) -> None:
+            init(of, *args, **kwargs)
+            self._add_part(of.sharded_param)
+
+        return cutting
+
+    def _add_part(self, part: Tensor) -> None:
+        if id(part) not in self._parts and can_be_put_together(part):
+            self._parts[id(part)] = part
+
+    def _making_whole(self, make: Callable) -> Callable:
+        def making_whole(of: Any) -> None:
+            make(of)
+            whole, part = of.unsharded_param, of.sharded_param  # the latter may be new
+            self.networks.in_parts[id(whole)] = of
+            self._add_part(part)
+            if part.requires_grad and id(part) not in self._with_hooks and not self._has_ended:
+                self._with_hooks.add(id(part))
+                self.hooks.append(part.register_post_accumulate_grad_hook(self._arriving))
+                if id(whole) not in self.hooked:
+                    self.hooked[id(whole)] = whole
+                    self.hooks.append(whole.register_hook(
+                        lambda grad: self.look_at_gradient(of.sharded_param, grad)))
+
+        return making_whole
+
+    def _arriving(self, part: Tensor) -> None:
+        if not self.has_no_gradient(part):
+            self._arrived.add(id(part))
+
+    def has_no_gradient(self, p: Tensor) -> bool:
+        """Of a parameter in parts, whether this rank's part is zero."""
+        return p.grad is None or not local(p.grad).any()
+
+    def would_have_arrived(self, p: Tensor) -> bool:
+        """Of a parameter in parts, whether an exchange has been seen."""
+        return id(p) not in self._parts or id(p) in self._arrived
+
+    def keep_own(self, p: Tensor, grad: Tensor) -> Tensor:
+        """Of a parameter in parts, each part of it."""
+        return cut(grad, p, self.keep) if id(p) in self._parts else self.keep(grad)
+
+    def _ranks_of_parts(self) -> dict[str, tuple[int, ...]]:
+        return {name: ranks_of_parts(p) for name, p in self.networks.named_parameters() if id(p) in self._parts}
+
     def refuse_shards(self) -> None:
         """Do not refuse sharded parameters: they are watched as far as possible."""
 
@@ -525,7 +583,7 @@ class Watcher(Recorder):
             self.log.note("forward pass before the first step", **self._before_step)
         self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
                       method=type(optimizer).__name__,
-                      is_sharded=self._is_sharded(),
+                      is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
                       never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
@@ -539,8 +597,9 @@ class Watcher(Recorder):
             self.enough()
 
     def _is_sharded(self) -> bool:
-        """Whether a rank has only a part of a parameter."""
-        return any(hasattr(p, "device_mesh") for p in self.networks.parameters()) or any(
+        """Whether a rank has only a part of a parameter, and how the parts belong together is not known."""
+        return any(hasattr(p, "device_mesh") and id(p) not in self._parts
+                   for p in self.networks.parameters()) or any(
             getattr(m, "cut_over_ranks", False) or type(m).__name__ == "FullyShardedDataParallel"
             for m in self.networks.modules())
 
@@ -692,7 +751,7 @@ class Watcher(Recorder):
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters,
-                          has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
+                          parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
                           networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
 
     def enough(self) -> None:
