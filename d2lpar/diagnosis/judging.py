@@ -41,6 +41,7 @@ from d2lpar.diagnosis.rules import RULES
 OF_THE_EXCHANGE = {"old gradients on some ranks", "one rank's gradient", "skipped by some",
                    "clipped before the average", "summed in each micro-batch", "clipped in each micro-batch"}
 STATES = ["judged", "in part", "not judged"]
+OF_BATCHNORM = "running_mean", "running_var", "num_batches_tracked"
 OF_AN_UPDATE = {"different learning rates", "drift", "outside the network"}
 UNDER = re.compile(r"\b(line \d+)(?:(?!\bline \d).)*?, (under [^`;]*`[^`]*` in line \d+)")
 UNCHECKED = ["mistakes that a single device makes as well", "losses that compare examples or count tokens",
@@ -312,6 +313,8 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if idle := set.intersection(*(_unused([data["step"] for data in row]) for row in rows)) if rows else set():
         found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
     _note_left_out(rows, found)
+    _judge_buffers(rows, found)
+    _judge_losses(rows, ran.k, found)
     ends = [{name: x for name, x in rank[-1]["parameters"].items() if name in rows[-1][0]["step"].after}
             for rank in ran.of("end") if rows and rank and not rank[-1]["error"]]
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
@@ -562,6 +565,51 @@ def _note_left_out(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     left = [name for name in rows[-1][0]["step"].own if name not in held] if rows else []
     if held and left:
         found.say_by_name("not in an optimizer", names=some_names(left))
+
+
+def _judge_buffers(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+    """Report buffers that differ between the ranks after every step; those of BatchNorm are expected to."""
+    apart = [{name for name in differing((data["step"].buffers for data in row), nan_is_equal=True)
+              if not name.endswith(OF_BATCHNORM)} for row in rows]
+    names = sorted(set.intersection(*apart)) if len(apart) > 1 else []
+    first, last = ([data["step"].buffers for data in rows[i]] for i in (0, -1)) if names else ([], [])
+    fed = [name for name in names if any(name in x and name in y and not x[name].equal(y[name])
+                                         for x, y in zip(first, last))]
+    if fed:
+        found.add("buffers follow the shard", "buffers of the network are computed from each rank's own shard, so they "
+                  f"are not the same on all ranks ({some_names(fed)})", "If the loss depends on them, every rank "
+                  "trains a different network; and DDP overwrites them with rank 0's, so that what the other shards "
+                  "say is lost. all_reduce the values that a buffer is computed from")
+    elif names:
+        found.say_by_name("different buffers", names=some_names(names))
+
+
+def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> None:
+    """What the values of the losses say, and the numbers of elements over which they are means."""
+    if rows and all(map(_has_gathered_loss, rows)):
+        found.say_by_name("divided twice", f" [{rows[0][0]['step'].lines['backward']}]", k=k, times=f"1/{k} of")
+    for row in rows:
+        terms = [[term for term in data["terms"] if not term.is_sum] for data in row]
+        rows_of = {tuple(data["step"].micro_batches) for data in row}
+        counts = [sum(term.count for term in mine) for mine in terms]
+        if len(rows_of) == 1 and len({len(mine) for mine in terms}) == 1 and len(set(counts)) > 1 and all(
+                near(sum(term.weight for term in mine), 1) for mine in terms):
+            found.add("mean over tokens", "the ranks' losses are means over different numbers of elements "
+                      f"({_by_rank(counts)}), and count the same", "Elements of a rank with fewer then count more, as "
+                      "with tokens that are not padding. To be exact, sum, divide by the number on all ranks, and "
+                      "multiply by get_world_size(); diagnose says how far the gradient is off",
+                      f" [{row[0]['step'].lines.get('backward', '')}]", fault=False)
+            break
+
+
+def _has_gathered_loss(row: Sequence[dict]) -> bool:
+    """Whether all ranks have one and the same mean as their loss, and each only the gradient of its own rows."""
+    losses = [data["losses"] for data in row]
+    is_one = bool(losses[0]) and all(len(mine) == len(losses[0]) and all(map(near, mine, losses[0])) for mine in losses)
+    weights = [sum(term.weight for term in data["terms"]) for data in row]
+    many = [data["step"] for data in row]
+    return is_one and all(near(weight, 1) for weight in weights) and not any(data["gathers"] for data in row) and all(
+        map(_compares, many)) and not _same_rows(many) and bool(differing(step.own for step in many))
 
 
 def _are_finite(many: Sequence[Step]) -> bool:

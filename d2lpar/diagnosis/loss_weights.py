@@ -34,10 +34,13 @@ class LossTerm(NamedTuple):
     factor: float  # what the mean or sum itself is multiplied by
 
 
-def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
-    """Have each mean or sum in a loss noted when the backward pass reaches it."""
+def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> bool:
+    """Have each mean or sum in a loss noted when the backward pass reaches it.
+
+    Returns whether PyTorch's own functional collectives are in the graph, whose backward pass calls collectives.
+    """
     if not isinstance(loss, Tensor) or loss.numel() != 1 or loss.grad_fn is None:
-        return
+        return False
     waiting: list[tuple[Any, int]] = [(loss.grad_fn, loss.output_nr)]
     seen, place = set(), 0
     while waiting and len(seen) < MOST_FUNCTIONS:
@@ -54,6 +57,19 @@ def watch_loss(loss: Any, note: Callable[[LossTerm], None]) -> None:
             waiting += [edge for edge in function.next_functions if edge[0] is not None]
         elif name == "_DDPSinkBackward":  # of a DDP that looks for unused parameters: each output is one of its inputs
             waiting += [edge for edge in function.next_functions[output:output + 1] if edge[0] is not None]
+    return _has_collectives(loss.grad_fn)
+
+
+def _has_collectives(function: Any) -> bool:
+    waiting, seen = [function], {function}
+    while waiting and len(seen) < 10 * MOST_FUNCTIONS:
+        one = waiting.pop()
+        if "C10D" in one.name().upper():
+            return True
+        new = {then for then, _ in one.next_functions if then is not None} - seen
+        seen |= new
+        waiting += new
+    return False
 
 
 def _joined(function: Any, name: str) -> tuple[bool, int] | None:

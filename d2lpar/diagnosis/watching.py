@@ -85,7 +85,7 @@ STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(s
 COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
 DISTRIBUTED = os.path.join(TORCH, "distributed", "")
 OF_A_BACKWARD_PASS = ("_passes", "_thrown_away", "_stale", "examples", "micro_batches", "forwards", "_exchanging",
-                      "_called", "_clipped", "_lines", "_terms", "_unscaled", "_at_clip")
+                      "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_unscaled", "_at_clip")
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -229,7 +229,7 @@ class Watcher(Recorder):
         self._before_step: dict[str, Any] = {}  # of the last forward pass before the first step
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
-        self._scaler_scales = self._unscaled = self._has_ended = False
+        self._scaler_scales = self._unscaled = self._has_ended = self._is_in_backward = False
         self._stepped: Any = None  # the optimizer that made the last step
         self._stack = ExitStack()
         self._num_groups = 0
@@ -370,8 +370,9 @@ class Watcher(Recorder):
         return starting
 
     def note_line(self, what: str) -> None:
-        """Also note a collective that only some ranks may reach, once for each line."""
+        """Also note a collective that only some ranks may reach, once for each line, and one in a backward pass."""
         super().note_line(what)
+        self._gathers |= self._is_in_backward and what in COLLECTIVE
         frames = [(frame.f_code.co_filename, frame.f_lineno) for frame in script_frames()] if what in COLLECTIVE else []
         under = under_rank_test(frames)
         if under and (place := f"line {frames[0][1]} is{under[1:]}") not in self._on_some:
@@ -527,9 +528,15 @@ class Watcher(Recorder):
         def going(tensors: Any, *args: Any, **kwargs: Any) -> Any:
             self.num_backwards += 1
             with suppress(Exception):  # the graph's own names may change with PyTorch's version
-                watch_loss(tensors, self._terms.append)
+                self._gathers |= watch_loss(tensors, self._terms.append)
+            if isinstance(tensors, Tensor) and tensors.numel() == 1:
+                self._losses.append(float(tensors.detach()))
             self.note_line("backward")
-            return backward(tensors, *args, **kwargs)
+            self._is_in_backward = True
+            try:
+                return backward(tensors, *args, **kwargs)
+            finally:
+                self._is_in_backward = False
 
         return going
 
@@ -581,7 +588,7 @@ class Watcher(Recorder):
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
         if not self.num_steps and self._before_step:  # an earlier forward pass may have been a trial
             self.log.note("forward pass before the first step", **self._before_step)
-        self.log.note("step", step=step, terms=terms, optimizer=number, at_clip=self._at_clip,
+        self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number, at_clip=self._at_clip,
                       method=type(optimizer).__name__,
                       is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
@@ -624,6 +631,8 @@ class Watcher(Recorder):
         self._recalled = False
         super().forget()
         self._terms = []
+        self._losses: list[float] = []
+        self._gathers = False  # whether gradients go through a collective of the script's own
         self._unscaled = False
         self._at_clip: Values | None = None
 
