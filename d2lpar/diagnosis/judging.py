@@ -58,6 +58,7 @@ class Ran(NamedTuple):
     output: str = ""  # the last lines of what it printed
     lines: Sequence[str] = ()  # which each rank reached last
     files: dict[str, list[str]] = {}  # noqa: RUF012, that are not as they were
+    checkpoint: dict[str, bytes] = {}  # noqa: RUF012, the files that the script had written by its first checkpoint
 
     def of(self, kind: str) -> list[list[dict[str, Any]]]:
         """The records of a kind, by rank."""

@@ -191,6 +191,31 @@ class KeptFiles:
             self._roots = json.loads((self.folder / ROOTS).read_text("ascii"))
         sys.addaudithook(self._hear)
 
+    def written(self) -> list[str]:
+        """The files that this process has made or changed, or was about to."""
+        return sorted(self._new | self._known)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """What this thread does here is not the script's doing."""
+        self._thread.is_busy = True
+        try:
+            yield
+        finally:
+            self._thread.is_busy = False
+
+    def place(self, files: dict[str, bytes]) -> None:
+        """Write files that will be put back like those of a rank."""
+        self.is_on = True
+        self._roots = json.loads((self.folder / ROOTS).read_text("ascii"))
+        for path, content in files.items():
+            for parent in Path(path).parents:
+                if not parent.exists():
+                    self._name(parent)
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self.will_save(path)
+            Path(path).write_bytes(content)
+
     def _hear(self, event: str, args: tuple) -> None:
         if (event != "open" and event not in NAMING) or not self.is_on or getattr(self._thread, "is_busy", False):
             return

@@ -351,6 +351,10 @@ RULES = [
     Rule("watch", "gradients of earlier steps", _elsewhere,
          "{when}a step's gradient still contains the previous step's gradient", "",
          "Call optimizer.zero_grad() once per step: after optimizer.step(), not between the micro-batches of one step"),
+    Rule("watch", "resumed run differs", _elsewhere,
+         "the script was started again with its first checkpoint, and goes on unlike the uninterrupted run", "{off}",
+         "Save and restore the parameters, the optimizer's state, the scheduler, the GradScaler and the number of "
+         "epochs, which set_epoch needs, on every rank. If it is meant to begin a new run, allow it"),
     Rule("watch", "clipped while scaled", _elsewhere,
          "gradients are clipped before the GradScaler's factor is divided out", "{scale:g}",
          "Call scaler.unscale_(optimizer) before clipping"),

@@ -35,12 +35,13 @@ from d2lpar.checks import check_counts
 from d2lpar.diagnosis.compare import UNJUDGED, Diagnosis, about_files
 from d2lpar.diagnosis.feed import FEED_NAMES
 from d2lpar.diagnosis.judging import UNCHECKED, Ran, Scale, judge, raised, scale_fault
-from d2lpar.diagnosis.kept_files import KEEPS, keep, locked, watched_folders
+from d2lpar.diagnosis.kept_files import KEEPS, KeptFiles, keep, locked, watched_folders
 from d2lpar.diagnosis.put_back import put_back
 from d2lpar.diagnosis.recording import TORCH, of_the_script
+from d2lpar.diagnosis.resuming import compare_resumed, with_checkpoint
 from d2lpar.diagnosis.rules import NAMES
 from d2lpar.diagnosis.some_ranks import under_rank_test
-from d2lpar.diagnosis.watching import ROOT, SETTINGS, STACK_SIGNAL, Settings
+from d2lpar.diagnosis.watching import COPIED, COPIES, ROOT, SETTINGS, STACK_SIGNAL, Settings
 
 LOOK_S = 0.1
 PROGRESS_S = 2.0  # before the first line of progress
@@ -94,9 +95,11 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
     words = [str(word) for word in script]
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return _watch_under_torchrun(words, allow, show, to_the_end)
-    ran = _run(words, ranks, show, to_the_end, progress=progress)
+    first = with_checkpoint(words, "")
+    ran = _run(first, ranks, show, to_the_end, progress=progress)
     found, scale = _judge(ran, words, allow)
-    _confirm(found, scale, ran, words, ranks)
+    _confirm(found, scale, ran, first, ranks)
+    _resume(found, ran, words, ranks)
     return found
 
 
@@ -158,6 +161,29 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
                     "the script could not be run as a single process")
 
 
+def _resume(found: Diagnosis, ran: Ran, words: Sequence[str], ranks: int) -> None:
+    """Start the script once more with its first checkpoint, and compare that run with the first one."""
+    kept = next((rank[0] for rank in ran.of("checkpoint") if rank), None)
+    if kept is None or found.is_decided or not ran.of("checkpoint")[0]:
+        return
+    if not kept["is_small"]:
+        found.cover("resuming", "not judged", "the checkpoint is too large to be kept")
+        return
+    try:
+        again = _run(with_checkpoint(words, kept["path"]), ranks, checkpoint=ran.checkpoint, epochs=1)
+    except NotRun as problem:
+        found.cover("resuming", "not judged", str(problem).partition("\n")[0])
+        return
+    found.files = _merged(found.files, again.files)
+    compare_resumed(ran, again, found)
+    if found.coverage["resuming"].state != "not judged":
+        resumed = Diagnosis("", found.allow, watched=True)
+        judge(again, resumed)
+        for name, (seen, cure, line) in resumed.parts.items():
+            if name not in found.parts:
+                found.add(name, f"in the resumed run, {seen}", cure, f" [{line}]" * bool(line), name in resumed.faults)
+
+
 def _would_fail_alone(ran: Ran) -> bool:
     """Whether a single process would have met the error as well: rank 0 raised it, or all ranks did, or an import."""
     errors = [next((data["error"] for data in rank if data["error"]), "") for rank in ran.of("end")]
@@ -186,12 +212,12 @@ def _name(words: Sequence[str]) -> str:
 
 
 def _run(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False, gpus: int = 0,
-         progress: bool = False) -> Ran:
+         progress: bool = False, **how: Any) -> Ran:
     """Run a script as if there were GPUs; if it fails, without any, or without making it shorter."""
     runs: list[Ran] = []
 
     def run(**kwargs: Any) -> Ran:
-        runs.append(run_watched(words, k, show, to_the_end, gpus=gpus, progress=progress, **kwargs))
+        runs.append(run_watched(words, k, show, to_the_end, gpus=gpus, progress=progress, **how, **kwargs))
         return runs[-1]
 
     ran = run()
@@ -222,14 +248,20 @@ def _may_be_of_gpus(ran: Ran) -> bool:
 
 
 def run_watched(words: Sequence[str], k: int, show: bool = False, to_the_end: bool = False,
-                pretend: bool = True, shortens: bool = True, gpus: int = 0, progress: bool = False) -> Ran:
-    """Run a script on k ranks, and return what was recorded. With fewer than `gpus` GPUs, or than k, it sees none."""
+                pretend: bool = True, shortens: bool = True, gpus: int = 0, progress: bool = False,
+                checkpoint: dict[str, bytes] | None = None, epochs: int = 2) -> Ran:
+    """Run a script on k ranks, and return what was recorded. With fewer than `gpus` GPUs, or than k, it sees none.
+
+    The files of a checkpoint are there before it starts.
+    """
     files: dict[str, list[str]] = {}
     for spawns in (False, True):
         with Run(k, show, watched=() if to_the_end else watched_folders(words)) as run:
             if progress and not show:
                 run.progress = Progress(f"watching {_name(words)} on {k} rank{'s' * (k > 1)}")
-            settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens)
+            settings = Settings(str(run.folder), k, _free_port(), pretend, to_the_end, spawns, shortens, epochs)
+            if checkpoint:
+                KeptFiles(run.folder).place(checkpoint)
             run.start(words, settings, gpus or k)
             run.attend()
             ran = run.ran()
@@ -494,7 +526,9 @@ class Run:
         has_raised = any(data["error"] for rank in records for kind, data in rank if kind == "end")
         crashed = (any(codes) or has_raised) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
-        return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines)
+        copies = [json.loads(_read(file)) for file in self.folder.glob(f"*{COPIED}")]
+        checkpoint = {path: (self.folder / COPIES / name).read_bytes() for names in copies for path, name in names.items()}
+        return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines, checkpoint=checkpoint)
 
 
 def _asks_for_slurm(words: Sequence[str]) -> bool:

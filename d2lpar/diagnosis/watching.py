@@ -17,6 +17,7 @@ import os
 import pickle
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +53,7 @@ from d2lpar.diagnosis.examples import (
     takes_the_end,
     with_rows,
 )
-from d2lpar.diagnosis.kept_files import KeptFiles
+from d2lpar.diagnosis.kept_files import KEPT_BYTES, KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
 from d2lpar.diagnosis.parts import can_be_put_together, cut, fsdp, local, ranks_of_parts
 from d2lpar.diagnosis.recording import (
@@ -66,13 +67,14 @@ from d2lpar.diagnosis.recording import (
     script_frames,
     script_line,
 )
+from d2lpar.diagnosis.resuming import path_of
 from d2lpar.diagnosis.some_ranks import under_rank_test
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 32  # in a sketch
+COPIES, COPIED = "checkpoint", ".copied"  # in the run's folder: copies of what a script had written by its first checkpoint
 COLUMNS = 512  # of a large tensor, whose rows are sketched first
-EPOCHS = 2
 LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
 SHORT_EPOCH = 6
 STEPS_OF_SHORT_EPOCH = 3
@@ -99,6 +101,7 @@ class Settings(NamedTuple):
     to_the_end: bool  # do not end the run when enough was seen
     spawns: bool  # the script starts its ranks itself
     shortens: bool = True  # long passes through loaders end early
+    epochs: int = 2  # to watch
 
 
 class Networks:
@@ -229,6 +232,7 @@ class Watcher(Recorder):
         self._before_step: dict[str, Any] = {}  # of the last forward pass before the first step
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
+        self._saved, self._has_copied, self._has_state = "", False, False
         self._scaler_scales = self._unscaled = self._has_ended = self._is_in_backward = False
         self._stepped: Any = None  # the optimizer that made the last step
         self._stack = ExitStack()
@@ -438,6 +442,8 @@ class Watcher(Recorder):
 
     def _look_at_call(self, module: nn.Module, args: list[Any]) -> None:
         self._meet(module)
+        if not self._has_copied and self.num_steps and not self.settings.to_the_end:
+            self._copy_checkpoint()
         if not self.num_steps:
             self._before_step = {"random_state": random_state(), "line": script_line(),
                                  "dropout": any(map(_drops, module.modules()))}
@@ -447,6 +453,27 @@ class Watcher(Recorder):
         batch = next(filter(None, map(with_rows, args)), [])
         self.micro_batches += [len(x) for x in batch[:1]]
         self.examples += keys_of_rows(batch)
+
+    def _copy_checkpoint(self) -> None:
+        """If there is a checkpoint by now, copy the files that this rank has written."""
+        paths = [path for path in self.files.written() if os.path.isfile(path)]
+        saved = self._saved or next((path for path in paths if path.endswith(".distcp")), "")
+        if not saved:
+            return
+        self._has_copied = True
+        is_small = sum(map(os.path.getsize, paths)) <= KEPT_BYTES
+        if is_small:
+            folder = Path(self.settings.folder, COPIES)
+            folder.mkdir(exist_ok=True)
+            names = {path: f"{os.getpid()}-{i}" for i, path in enumerate(paths)}
+            for path, name in names.items():
+                with self.files.silent():
+                    shutil.copyfile(path, folder / name)
+            Path(self.settings.folder, f"{os.getpid()}{COPIED}").write_text(json.dumps(names), "utf8")
+        if not os.path.exists(saved):  # it has been renamed since
+            beside = [path for path in paths if os.path.dirname(path) == os.path.dirname(os.path.realpath(saved))]
+            saved = max(beside or paths, key=os.path.getmtime, default=saved)
+        self.log.note("checkpoint", steps=self.num_steps, path=path_of(saved), is_small=is_small)
 
     def _look_at_evaluation(self, module: nn.Module) -> None:
         if self._phase == "evaluation":
@@ -589,7 +616,7 @@ class Watcher(Recorder):
         if not self.num_steps and self._before_step:  # an earlier forward pass may have been a trial
             self.log.note("forward pass before the first step", **self._before_step)
         self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number, at_clip=self._at_clip,
-                      method=type(optimizer).__name__,
+                      method=type(optimizer).__name__, has_state=self._has_state,
                       is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
                       never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
@@ -615,6 +642,7 @@ class Watcher(Recorder):
         if optimizer is not self._stepped and not has_closure:
             self._recall({id(p) for group in optimizer.param_groups for p in group["params"]})
         self._stepped = optimizer
+        self._has_state = any(isinstance(x, Tensor) for state in optimizer.state.values() for x in state.values())
         return super()._look_before(optimizer, args, kwargs)
 
     def _recall(self, held: set[int]) -> None:
@@ -661,7 +689,7 @@ class Watcher(Recorder):
         known = self.loaders.setdefault((id(loader.dataset), line), _Loader(len(self.loaders), loader, line))
         known.loader = loader
         known.close()
-        if known.trained >= EPOCHS or self.num_passes_with_steps >= MOST_PASSES:
+        if known.trained >= self.settings.epochs or self.num_passes_with_steps >= MOST_PASSES:
             self.enough()
         if known.passes and is_in_next(sys._getframe(1)):
             self.log.note("begun again")
@@ -708,6 +736,7 @@ class Watcher(Recorder):
         def saving(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             if isinstance(f, (str, os.PathLike)):
                 self.log.note("save", file=os.path.abspath(f), line=script_line())
+                self._saved = os.path.abspath(f)
             self.files.will_save(f)
             return save(obj, f, *args, **kwargs)
 
@@ -761,6 +790,7 @@ class Watcher(Recorder):
                 parameters = self.keep_all(self.networks.named_parameters())
             self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters,
                           parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
+                          rates=[[float(group.get("lr", 0.0)) for group in one.param_groups] for one in self.optimizers],
                           networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
 
     def enough(self) -> None:
