@@ -29,14 +29,14 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     for name, is_used, how, missing in (
             ("clipping", "clip" in lines, clipping, "no PyTorch function for it was called"),
             ("checkpoints", any(ran.of("save")), ("in part", "only which ranks write which file"),
-             "torch.save was not called"),
+             "torch.save was not called in the steps that were watched"),
             ("evaluation", any(ran.of("evaluation")), ("in part", "only its mode and the buffers, not the metric"),
              "no forward pass without gradients was seen")):
         found.cover(name, *(how if is_used else ("not seen", missing)))
     found.cover("random numbers", "in part", "only whether the ranks draw the same ones from PyTorch's default "
                 "generator")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
-        found.cover("resuming", "not judged", f"a resumed run is not compared with an uninterrupted one [{resumed}]",
+        found.cover("resuming", "not judged", f"the script resumes a run, which is not compared with an uninterrupted one [{resumed}]",
                     needed=True)
     else:
         found.cover("resuming", "not seen", "no optimizer's state was loaded")
@@ -81,7 +81,7 @@ def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[
         own = {name for data in row for grads in data["step"].passes for name in grads} & names
         held = frozenset().union(*(data["step"].held for data in row)) & names  # a rank may step a part of them
         with_gradients |= own
-        moved += bool(held)
+        moved += any(name in own or x.any() for data in row for name, x in data["step"].gradients.items() if name in held)
         judged += bool(held & own)
     first, last = rows[0][0]["step"].before, rows[-1][0]["step"].after
     changes = any(not first[name].equal(last[name]) for name in with_gradients & first.keys() & last.keys())

@@ -422,7 +422,8 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
     if t + 1 < len(expected):
         expected[t + 1] = expected[t + 1]._replace(before={})  # what a single device would have then is not known
     alone = Record({}, {}, expected, {}, *records[0][4:])
-    if not right and all(moved(step.before, step.after) for step in many):
+    is_trained = any(many[0].held & step.own.keys() for step in records[0].steps)  # in this or in another step
+    if not right and not is_trained and all(moved(step.before, step.after) for step in many):
         found.add("no gradient", "a step moves parameters that have no gradient, so it cannot be judged", fault=False)
     if not right or not any(step.held for step in many):
         return False

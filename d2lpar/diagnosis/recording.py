@@ -116,6 +116,7 @@ class Recorder:
         self.hooks: list[Any] = []
         self.patched: list[Any] = []
         self.scale = 1.0
+        self._waiting: dict[int, Tensor] = {}  # gradients of earlier passes that only another optimizer will take
         self.forget()
 
     def __deepcopy__(self, memo: dict) -> Recorder:
@@ -239,7 +240,9 @@ class Recorder:
             self.note_line("backward")
             self._passes[number] = {}
         is_zero = self.has_no_gradient(p)
-        if len(self._passes) == 1 and not is_zero and id(p) not in self._passes[number]:
+        if is_zero:
+            self._waiting.pop(id(p), None)
+        elif len(self._passes) == 1 and id(p) not in self._passes[number] and id(p) not in self._waiting:
             self._stale = True
         if is_zero and self.would_have_arrived(p):  # the gradients of earlier passes were zeroed
             for earlier, own in self._passes.items():

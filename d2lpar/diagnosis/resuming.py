@@ -38,7 +38,8 @@ def compare_resumed(ran: Any, again: Any, found: Diagnosis) -> None:
         return
     first, number = [rank[0] for rank in then], ran.of("checkpoint")[0][0]["steps"]
     t = _where(steps[0], first[0], number)
-    if t == 0:
+    has_loaded = first[0]["has_loaded"] and not steps[0][0]["has_loaded"]
+    if t == 0 or (t is None and not has_loaded):
         found.cover("resuming", "not judged", f"started again beside its checkpoint, the script began anew; {HOW}")
         return
     off = [] if t else ["the parameters are those of no step of that run"]

@@ -40,7 +40,7 @@ from d2lpar.diagnosis.put_back import put_back
 from d2lpar.diagnosis.recording import TORCH, of_the_script
 from d2lpar.diagnosis.resuming import compare_resumed, with_checkpoint
 from d2lpar.diagnosis.rules import NAMES
-from d2lpar.diagnosis.some_ranks import under_rank_test
+from d2lpar.diagnosis.some_ranks import saves_on_all_ranks, under_rank_test
 from d2lpar.diagnosis.watching import COPIED, COPIES, ROOT, SETTINGS, STACK_SIGNAL, Settings
 
 LOOK_S = 0.1
@@ -100,6 +100,7 @@ def watch(script: Sequence[str | os.PathLike], ranks: int = 2, allow: Iterable[s
     found, scale = _judge(ran, words, allow)
     _confirm(found, scale, ran, first, ranks)
     _resume(found, ran, words, ranks)
+    _look_for_saves(found, ran, words)
     return found
 
 
@@ -182,6 +183,17 @@ def _resume(found: Diagnosis, ran: Ran, words: Sequence[str], ranks: int) -> Non
         for name, (seen, cure, line) in resumed.parts.items():
             if name not in found.parts:
                 found.add(name, f"in the resumed run, {seen}", cure, f" [{line}]" * bool(line), name in resumed.faults)
+
+
+def _look_for_saves(found: Diagnosis, ran: Ran, words: Sequence[str]) -> None:
+    """Note a call of `torch.save` after the steps that were watched, if all ranks would reach it."""
+    seen = {int(line) for rank in ran.of("save") for data in rank for line in re.findall(r"line (\d+)", data["line"])}
+    left = [line for line in saves_on_all_ranks(words[0]) if line not in seen]
+    if left and ran.k > 1:
+        code = linecache.getline(words[0], left[0]).strip()
+        found.add("all ranks save", "no rank had reached this line when the run was ended, and no `if` keeps a rank "
+                  "from it, so all ranks will write the same file", "Save on rank 0 only",
+                  f" [{os.path.basename(words[0])}, line {left[0]}: `{code}`]", fault=False)
 
 
 def _would_fail_alone(ran: Ran) -> bool:

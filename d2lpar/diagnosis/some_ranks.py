@@ -1,4 +1,4 @@
-"""Which lines of a script only some ranks reach: those under an `if` that asks for the rank."""
+"""Which lines of a script only some ranks reach, as far as its text says: those under an `if` that asks for the rank."""
 
 from __future__ import annotations
 
@@ -67,3 +67,35 @@ def _branches(file: str) -> list[_Branch]:
                     found.append(_Branch(f"{side}`if {test}` in line {node.lineno}", body[0].lineno,
                                          body[-1].end_lineno or body[-1].lineno, calls))
     return found
+
+
+def saves_on_all_ranks(file: str) -> list[int]:
+    """The lines of a script on which all ranks call `torch.save`.
+
+    A call counts only if there is no `if`, no early return and no `with` around it that could ask for the rank, and
+    nothing in the name of its file does.
+    """
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    saves = [call for call in calls if ast.unparse(call.func) == "torch.save" and "rank" not in ast.unparse(call).lower()]
+    return [call.lineno for call in saves if _is_reached_by_all(call, above, calls, set())]
+
+
+def _is_reached_by_all(call: ast.AST, above: dict[ast.AST, ast.AST], calls: list[ast.Call], seen: set[str]) -> bool:
+    node = call
+    while (parent := above.get(node)) is not None:
+        if isinstance(parent, (ast.If, ast.IfExp, ast.With, ast.BoolOp, ast.Try, ast.Lambda)) and not (
+                isinstance(parent, ast.If) and "__name__" in ast.unparse(parent.test)):
+            return False
+        if isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if parent.name in seen or any(isinstance(one, ast.Return) and one.lineno < call.lineno
+                                          for one in ast.walk(parent)):
+                return False
+            sites = [one for one in calls if ast.unparse(one.func).rpartition(".")[2] == parent.name]
+            return bool(sites) and any(_is_reached_by_all(one, above, calls, seen | {parent.name}) for one in sites)
+        node = parent
+    return True

@@ -88,6 +88,7 @@ COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
 DISTRIBUTED = os.path.join(TORCH, "distributed", "")
 OF_A_BACKWARD_PASS = ("_passes", "_thrown_away", "_stale", "examples", "micro_batches", "forwards", "_exchanging",
                       "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_unscaled", "_at_clip")
+EARLIER = -1  # in place of the number of a backward pass
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
 
@@ -217,6 +218,7 @@ class Watcher(Recorder):
     def __init__(self, settings: Settings) -> None:
         self._before: dict[str, Any] = {}  # OF_A_BACKWARD_PASS, as the last steps found it
         self._passes, self._recalled = {}, False
+        self._stepped: Any = None  # the optimizer that made the last step
         self._parts: dict[int, Tensor] = {}  # parameters of which this rank has a part, and that can be put together
         self._with_hooks: set[int] = set()  # of these
         self.networks = Networks()
@@ -232,9 +234,8 @@ class Watcher(Recorder):
         self._before_step: dict[str, Any] = {}  # of the last forward pass before the first step
         self._phase = ""  # "training" or "evaluation", of the forward passes
         self._terms: list[LossTerm] = []
-        self._saved, self._has_copied, self._has_state = "", False, False
+        self._saved, self._has_copied, self._has_loaded, self._has_state = "", False, False, False
         self._scaler_scales = self._unscaled = self._has_ended = self._is_in_backward = False
-        self._stepped: Any = None  # the optimizer that made the last step
         self._stack = ExitStack()
         self._num_groups = 0
         self.files = KeptFiles(settings.folder)
@@ -272,6 +273,7 @@ class Watcher(Recorder):
             (loading._BaseDataLoaderIter, "_reset", self._again),
             (loading._BaseDataLoaderIter, "__next__", self._drawing),
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
+            (torch, "load", self._loading),
             (torch.jit.RecursiveScriptModule, "save", self._saving_script),
             (Optimizer, "load_state_dict", self._resuming), (torch.amp.GradScaler, "unscale_", self._unscaling),
             (torch, "compile", _compiling),
@@ -616,7 +618,7 @@ class Watcher(Recorder):
         if not self.num_steps and self._before_step:  # an earlier forward pass may have been a trial
             self.log.note("forward pass before the first step", **self._before_step)
         self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number, at_clip=self._at_clip,
-                      method=type(optimizer).__name__, has_state=self._has_state,
+                      method=type(optimizer).__name__, has_state=self._has_state, has_loaded=self._has_loaded,
                       is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
                       never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
@@ -642,6 +644,7 @@ class Watcher(Recorder):
         if optimizer is not self._stepped and not has_closure:
             self._recall({id(p) for group in optimizer.param_groups for p in group["params"]})
         self._stepped = optimizer
+        self._take_what_waits()
         self._has_state = any(isinstance(x, Tensor) for state in optimizer.state.values() for x in state.values())
         return super()._look_before(optimizer, args, kwargs)
 
@@ -652,8 +655,26 @@ class Watcher(Recorder):
         if any(own.values()) and not any(held & grads.keys() for grads in self._passes.values()):
             vars(self).update(self._before, _passes=own, _lines=dict(self._before["_lines"]), _recalled=True)
 
+    def _take_what_waits(self) -> None:
+        """A gradient also holds earlier passes, after which only other optimizers have stepped."""
+        known = {id(p): p for p in self.networks.parameters()}
+        waiting = {key: grad for key, grad in self._waiting.items() if key in known and not self.has_no_gradient(known[key])}
+        if self._recalled:  # the last of them is one of these
+            waiting = {key: grad for key, grad in waiting.items() if any(key in own for own in self._passes.values())}
+            for own in self._passes.values():
+                for key in own.keys() & waiting.keys():
+                    del own[key]
+        if waiting:
+            self._passes[EARLIER] = waiting
+
     def forget(self) -> None:
         """Begin a new step."""
+        if self._stepped is not None:
+            held = {id(p) for group in self._stepped.param_groups for p in group["params"]}
+            waiting = self._passes.pop(EARLIER, {}) if not self._recalled else dict(self._waiting)
+            for own in self._passes.values() if not self._recalled else ():
+                waiting |= {key: waiting[key] + grad if key in waiting else grad for key, grad in own.items()}
+            self._waiting = {key: grad for key, grad in waiting.items() if key not in held}
         if self._passes and not self._recalled:
             self._before = {name: vars(self)[name] for name in OF_A_BACKWARD_PASS}
         self._recalled = False
@@ -741,6 +762,13 @@ class Watcher(Recorder):
             return save(obj, f, *args, **kwargs)
 
         return saving
+
+    def _loading(self, load: Callable) -> Callable:
+        def loading_a_file(*args: Any, **kwargs: Any) -> Any:
+            self._has_loaded |= not self.num_steps
+            return load(*args, **kwargs)
+
+        return loading_a_file
 
     def _saving_script(self, save: Callable) -> Callable:
         def saving(module: Any, f: Any, **kwargs: Any) -> Any:
