@@ -33,8 +33,8 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
             ("evaluation", any(ran.of("evaluation")), ("in part", "only its mode and the buffers, not the metric"),
              "no forward pass without gradients was seen")):
         found.cover(name, *(how if is_used else ("not seen", missing)))
-    found.cover("random numbers", "in part", "only whether the ranks draw the same ones from PyTorch's default "
-                "generator")
+    found.cover("random numbers", "in part", "only whether the ranks draw the same ones from the default generators "
+                "of PyTorch, NumPy and Python")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
         found.cover("resuming", "not judged", f"the script resumes a run, which is not compared with an uninterrupted one [{resumed}]",
                     needed=True)

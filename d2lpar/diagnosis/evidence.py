@@ -203,6 +203,15 @@ class Evidence:
         waiting = self.unused or sorted(self.many[0].lost)
         return waiting if exchanging and self.own and not self.bypassed and not self.hooked else []
 
+    @property
+    def cure_of_unused(self) -> str:
+        """What to do about `held_back`."""
+        if self.many[0].lost and self.replaced:
+            return ("Some were replaced after wrapping, and it waits for the old ones: replace them first, and then wrap "
+                    "the network. find_unused_parameters=True would not help")
+        return ("Pass find_unused_parameters=True to DDP, use these parameters in the loss, or freeze or tie them before "
+                "wrapping")
+
     @cached_property
     def hook_keeps(self) -> bool:
         """Whether DDP's communication hook leaves each rank its own gradient."""

@@ -122,6 +122,13 @@ def random_state() -> str:
     return hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=8).hexdigest()
 
 
+def other_states() -> dict[str, str]:
+    """Digests of the states of NumPy's and of Python's global random number generators."""
+    states = {"NumPy's generator": np.random.get_state(), "Python's generator": random.getstate()}
+    return {name: hashlib.blake2b(repr([getattr(x, "tolist", lambda x=x: x)() for x in state]).encode(),
+                                  digest_size=8).hexdigest() for name, state in states.items()}
+
+
 def probe(dataset: Any) -> tuple[dict[int, str] | None, bool]:
     """Digests of the first and the last example, drawn with one random state on all ranks; and whether one is random.
 

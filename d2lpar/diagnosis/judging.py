@@ -779,19 +779,29 @@ def _judge_files(ran: Ran, found: Diagnosis) -> None:
 
 def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
     first = [rank[0] for rank in ran.of("forward pass before the first step") if rank]
+    drawn = [rank[-1]["drawn_by_workers"] for rank in ran.of("end") if rank]
+    if len(drawn) == len(ran.records) > 1 and any(drawn[0].values()) and all(one == drawn[0] for one in drawn):
+        names = " and ".join(dict.fromkeys(name for states in drawn[0].values() for name in states))
+        found.add("same augmentation", f"the workers of all ranks' loaders draw the same random numbers from {names}",
+                  "If a worker_init_fn seeds it, let the seed depend on the rank as well, as torch.initial_seed() does "
+                  "in a worker if each rank has its own seed", fault=False)
     if len(first) == len(ran.records) > 1 and all(data["dropout"] for data in first) and len(
             {data["random_state"] for data in first}) == 1:
         found.say_by_name("same dropout")
-    elif _draw_the_same(ran):
-        line = next((data["step"].lines.get("forward", "") for data in ran.steps[0]), "")
-        found.say_by_name("same random numbers", f" [{line}]" * bool(line))
+    for name in ("PyTorch's default generator", "NumPy's generator", "Python's generator"):
+        if _draw_the_same(ran, name) and "same dropout" not in found.notes:
+            line = next((data["step"].lines.get("forward", "") for data in ran.steps[0]), "")
+            found.say_by_name("same random numbers", f" [{line}]" * bool(line), generator=name)
 
 
-def _draw_the_same(ran: Ran) -> bool:
-    """Whether all ranks have the same random state in every step, and it changes between the steps of an epoch."""
+def _draw_the_same(ran: Ran, name: str) -> bool:
+    """Whether all ranks' generators have the same state in every step, and it changes between the steps of an epoch."""
+    def state(data: dict) -> str:
+        return data.get("other_states", {}).get(name, data.get("random_state"))
+
     rows = list(zip(*ran.steps)) if len(ran.records) > 1 else []
-    if not rows or any(len({data.get("random_state") for data in row}) > 1 or _same_rows([data["step"] for data in row])
+    if not rows or any(len({state(data) for data in row}) > 1 or _same_rows([data["step"] for data in row])
                        for row in rows):
         return False
     pairs = [(row[0], then[0]) for row, then in zip(rows, rows[1:]) if row[0].get("passes") == then[0].get("passes")]
-    return len(pairs) > 1 and all(one.get("random_state") != then.get("random_state") for one, then in pairs)
+    return len(pairs) > 1 and all(state(one) != state(then) for one, then in pairs)

@@ -108,8 +108,12 @@ RULES = [
          "Exit no_sync() for the last forward and backward pass before each optimizer step", "forward"),
     Rule("exchange", "unused parameters hold the exchange back", lambda e: e.held_back,
          "gradients were not exchanged, because some parameters that DDP wraps got no gradient",
-         "{held_back}", "DDP waits for the gradient of every parameter. Pass find_unused_parameters=True to DDP, use "
-         "these parameters in the loss, or freeze, tie or replace parameters before wrapping"),
+         "{held_back}", "DDP waits for the gradient of every parameter that it has wrapped. {cure_of_unused}"),
+    Rule("exchange", "DDP bypassed", lambda e: e.all_own and e.wrapped and not e.replaced and not e.bypassed and all(
+        step.exchanging for step in e.many),
+         "the forward pass goes through the DDP wrapper, but gradients were not exchanged", "",
+         "DDP's hooks did not run. Was the network moved, cast or copied after wrapping, or does the gradient come from "
+         "torch.autograd.grad() instead of backward()?", "forward"),
     Rule("exchange", "DDP bypassed", lambda e: e.bypassed or (e.all_own and e.wrapped and not e.replaced),
          "there is a DDP wrapper, but gradients were not exchanged", "{bypassed_names}",
          "Call the wrapper, net(X), not net.module(X), not a method of net.module, and not the unwrapped network; and "
@@ -144,7 +148,7 @@ RULES = [
                                           "shard"),
     Rule("exchange", "only some ranks have the sum", lambda e: e.sum_on,
          "only some ranks have the sum of all gradients", "the sum is on rank {sum_on}",
-         "Use all_reduce, not reduce"),
+         "Every rank needs it: use all_reduce, not reduce, and write the result into p.grad on every rank"),
     Rule("exchange", "different gradients", lambda e: e.unlike,
          "the ranks step with different gradients", "{unlike}",
          "Is there an asynchronous all_reduce that is never waited for, or one that is written to a different tensor, "
@@ -382,7 +386,7 @@ RULES = [
          "all ranks start from the same random state, so they draw the same dropout masks", "",
          "Seed each rank with seed + rank, after the network is made", fault=False),
     Rule("watch", "same random numbers", _elsewhere,
-         "all ranks draw the same random numbers in every step, for different examples", "",
+         "all ranks draw the same random numbers in every step, for different examples", "from {generator}",
          "For noise, masks or mixing, seed each rank with seed + rank, after the network is made. Fine if all ranks "
          "need the same numbers, as for a permutation that they share", fault=False),
     Rule("watch", "same augmentation", _elsewhere,

@@ -34,6 +34,7 @@ from urllib.parse import parse_qsl, urlparse
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.utils.data._utils.fetch as fetching
 import torch.utils.data.dataloader as loading
 from torch import Tensor, nn
 from torch.distributed.algorithms import Join
@@ -46,6 +47,7 @@ from d2lpar.diagnosis.examples import (
     is_in_next,
     keys_of_rows,
     length,
+    other_states,
     probe,
     random_state,
     sampler_of,
@@ -73,6 +75,7 @@ from d2lpar.diagnosis.some_ranks import under_rank_test
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 32  # in a sketch
+OF_WORKER = ".worker"  # in the run's folder: which generators a loader's worker drew from first, and their states
 COPIES, COPIED = "checkpoint", ".copied"  # in the run's folder: copies of what a script had written by its first checkpoint
 COLUMNS = 512  # of a large tensor, whose rows are sketched first
 LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
@@ -191,7 +194,7 @@ class Log:
         if get_worker_info() is not None or self._pid not in (0, os.getpid()):  # a loader's worker, or a fork
             return
         self._waiting.append((kind, data))
-        rank = self._rank()
+        rank = self.rank
         if rank is None:
             return
         if self._file is None:
@@ -206,7 +209,9 @@ class Log:
         self._file.flush()
         self._waiting.clear()
 
-    def _rank(self) -> int | None:
+    @property
+    def rank(self) -> int | None:
+        """This process's, once it is known."""
         if dist.is_initialized():
             return dist.get_rank()
         return None if self.settings.spawns else int(os.environ["RANK"])
@@ -273,7 +278,7 @@ class Watcher(Recorder):
             (loading._BaseDataLoaderIter, "_reset", self._again),
             (loading._BaseDataLoaderIter, "__next__", self._drawing),
             (loading._BaseDataLoaderIter, "_next_index", _taking_indices), (torch, "save", self._saving),
-            (torch, "load", self._loading),
+            (torch, "load", self._loading), (fetching._MapDatasetFetcher, "fetch", self._fetching),
             (torch.jit.RecursiveScriptModule, "save", self._saving_script),
             (Optimizer, "load_state_dict", self._resuming), (torch.amp.GradScaler, "unscale_", self._unscaling),
             (torch, "compile", _compiling),
@@ -626,6 +631,7 @@ class Watcher(Recorder):
                       has_gradient=any(p.grad is not None for group in optimizer.param_groups for p in group["params"]),
                       hooked=any(getattr(one, "_comm_hooks", None) for one in self.wrappers),
                       wrapped=bool(self.wrappers), no_sync=self.unsent, random_state=random_state(),
+                      other_states=other_states(),
                       passes=sum(known.passes for known in self.loaders.values()),
                       group_size=min((one.process_group.size() for one in self.wrappers), default=0))
         self.num_steps += 1
@@ -734,6 +740,21 @@ class Watcher(Recorder):
 
         return drawing
 
+    def _fetching(self, fetch: Callable) -> Callable:
+        def fetching_examples(fetcher: Any, indices: Any) -> Any:
+            worker = get_worker_info()
+            file = Path(self.settings.folder, f"{self.log.rank}-{worker.id}{OF_WORKER}") if worker else None
+            if file is None or file.exists() or self.log.rank is None:
+                return fetch(fetcher, indices)
+            before = other_states()
+            result = fetch(fetcher, indices)
+            after = other_states()
+            with suppress(OSError):
+                file.write_text(json.dumps({name: x for name, x in before.items() if after[name] != x}), "utf8")
+            return result
+
+        return fetching_examples
+
     def _look_at_loader(self, known: _Loader) -> None:
         loader, sampler = known.loader, sampler_of(known.loader)
         at_ends, is_random = (None, False) if isinstance(loader.dataset, IterableDataset) else probe(loader.dataset)
@@ -816,7 +837,9 @@ class Watcher(Recorder):
             parameters: Values = {}
             with suppress(Exception):
                 parameters = self.keep_all(self.networks.named_parameters())
-            self.log.note("end", error=error, enough=enough, steps=self.num_steps, parameters=parameters,
+            drawn = {file.stem.partition("-")[2]: json.loads(file.read_text("utf8"))
+                     for file in Path(self.settings.folder).glob(f"{self.log.rank}-*{OF_WORKER}")}
+            self.log.note("end", error=error, drawn_by_workers=drawn, enough=enough, steps=self.num_steps, parameters=parameters,
                           parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
                           rates=[[float(group.get("lr", 0.0)) for group in one.param_groups] for one in self.optimizers],
                           networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
