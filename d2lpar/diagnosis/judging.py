@@ -494,7 +494,7 @@ def _without_loss(row: Sequence[dict]) -> list[str]:
 
 def _clipped_apart(row: Sequence[dict]) -> str:
     """By how much the ranks' gradients differ in length when they are clipped, if they are not the same then."""
-    if any(data["at_clip"] is None for data in row):
+    if any(data["at_clip"] is None for data in row) or len({data["step"].held for data in row}) > 1:
         return ""
     seen = [{name: x for name, x in data["at_clip"].items() if name in data["step"].held} for data in row]
     sizes = [norm(values) for values in seen]
@@ -738,8 +738,8 @@ def _judge_moves(ran: Ran, found: Diagnosis) -> None:
             line = f" [{data['line']}]" * bool(data["line"])
             if data["pretended"] and data["steps"] < len(steps):
                 found.add(name, "the network is moved to the CPU after DDP has wrapped it, and then trained further",
-                          "On a GPU, DDP would lose its hooks, and gradients would not be exchanged any more. Move its "
-                          "state_dict instead", line, fault=False)
+                          "On a GPU, DDP loses its hooks there, and gradients are not exchanged any more. Move its "
+                          "state_dict instead", line)
             elif lost and not data["pretended"]:
                 for symptom in lost:
                     found.faults.pop(symptom, None)

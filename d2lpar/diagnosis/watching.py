@@ -768,7 +768,7 @@ class Watcher(Recorder):
 
     def _resuming(self, load: Callable) -> Callable:
         def resuming(optimizer: Optimizer, state_dict: Any) -> Any:
-            if state_dict.get("state"):  # otherwise nothing has been trained
+            if state_dict.get("state") and not self.num_steps:  # otherwise nothing has been trained, or just now
                 self.resumed = self.resumed or script_line()
             return load(optimizer, state_dict)
 
@@ -839,7 +839,7 @@ class Watcher(Recorder):
                 parameters = self.keep_all(self.networks.named_parameters())
             drawn = {file.stem.partition("-")[2]: json.loads(file.read_text("utf8"))
                      for file in Path(self.settings.folder).glob(f"{self.log.rank}-*{OF_WORKER}")}
-            self.log.note("end", error=error, drawn_by_workers=drawn, enough=enough, steps=self.num_steps, parameters=parameters,
+            self.log.note("end", error=error, backwards=self.num_backwards, drawn_by_workers=drawn, enough=enough, steps=self.num_steps, parameters=parameters,
                           parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
                           rates=[[float(group.get("lr", 0.0)) for group in one.param_groups] for one in self.optimizers],
                           networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
