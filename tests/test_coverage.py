@@ -83,8 +83,12 @@ def test_the_only_step_of_a_script_is_all_that_there_is_to_judge():
 
 
 def test_steps_without_own_gradients_are_counted():
-    found = covered(a_step(), a_step(own=""), a_step())
+    unseen = a_step(own="")
+    unseen["step"] = unseen["step"]._replace(gradients={"w": ONE})
+    found = covered(a_step(), unseen, a_step())
     assert found.ok and found.coverage["update"] == ("in part", "only 2 of 3 steps of the network Net")
+    by_momentum = covered(a_step(), a_step(own=""), a_step())  # of another part of the network: there is no gradient
+    assert by_momentum.coverage["update"] == ("judged", "")
 
 
 def test_clipping_is_judged_as_far_as_the_steps_and_only_if_it_was_called():
@@ -202,7 +206,7 @@ def test_the_same_random_numbers_on_all_ranks_are_noticed_if_the_examples_differ
             for data in steps:
                 data["step"] = data["step"]._replace(examples=[examples[rank], examples[rank] + b"2"])
             records.append([("step", data) for data in steps])
-        return _draw_the_same(Ran(2, records))
+        return _draw_the_same(Ran(2, records), "PyTorch's default generator")
 
     assert same("a", "b", "c")
     assert not same("a", "b", "c", other="abd") and not same("a", "a", "b")  # others on rank 1; nothing drawn in step 2

@@ -418,7 +418,7 @@ def test_a_network_that_is_cast_after_wrapping_is_noted_and_one_that_stays_as_it
 
 @pytest.mark.parametrize("symptom, pretended, steps, faults, notes", [
     ("DDP bypassed", False, 0, ["moved or cast after wrapping"], []), ("not exchanged", False, 0, ["moved or cast after wrapping"], []),
-    (None, False, 0, [], []), ("NaN", False, 0, ["NaN"], []), (None, True, 1, [], ["moved or cast after wrapping"]), (None, True, 2, [], [])])
+    (None, False, 0, [], []), ("NaN", False, 0, ["NaN"], []), (None, True, 1, ["moved or cast after wrapping"], []), (None, True, 2, [], [])])
 def test_what_is_cast_after_wrapping_is_the_cause_if_gradients_are_not_exchanged(
         symptom: str | None, pretended: bool, steps: int, faults: list[str], notes: list[str]):
     found = Diagnosis("a run", watched=True)

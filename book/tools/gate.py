@@ -3,8 +3,8 @@
 A set is a folder of scripts and `cases.toml`, which says of each what it is:
 
 - `right`: no fault may be found;
-- `wrong`: the first fault must have one of the `names`, or, if there is no fault, a note; `ranks` says on how many
-  ranks the mistake shows, if that is not 2 and 3;
+- `wrong`: the first fault must have one of the `names`, or hold the words of one of the entries of `says`, or, if there
+  is no fault, a note; `ranks` says on how many ranks the mistake shows, if that is not 2 and 3;
 - `meant`: it differs from a single device on purpose; with the fault allowed, nothing may be left.
 
 The catalogue of the manual, `d2lpar.pages.ddp_examples`, belongs to the tuned set, which was used to write the rules. A
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import runpy
 import sys
 import tomllib
@@ -79,7 +80,15 @@ def is_as_expected(case: dict[str, Any], verdict: Verdict) -> bool:
     if case["is"] == "right":
         return not verdict.faults
     said = verdict.faults[:1] or verdict.notes
-    return bool(set(said) & set(case["names"]))
+    return _says(case["says"], said, verdict.text) if "says" in case else bool(set(said) & set(case["names"]))
+
+
+def _says(words: list[str], names: list[str], text: str) -> bool:
+    """Whether what was said under one of these names, or a name itself, holds the words of a case."""
+    findings = re.split(r"\n(?=FAULT, |note, |judged: |in part: |not judged: |not seen: |not checked: )", text)
+    heard = [" ".join(one.lower().split()) for one in findings
+             if one.startswith(tuple(f"{kind}, {name}: " for kind in ("FAULT", "note") for name in names))]
+    return any(all(word.lower() in one for word in each.split(" + ")) for each in words for one in heard)
 
 
 def interval(hits: int, n: int) -> tuple[float, float]:

@@ -52,7 +52,8 @@ def of_diagnose() -> dict[str, dict[str, Any]]:
 
 def of_folder(folder: Path) -> dict[str, dict[str, Any]]:
     """The scripts of a folder."""
-    return {name: case | {"words": [str(folder / f"{name}.py")]} for name, case in gate.cases(folder).items()}
+    return {name: case | {"words": [str(folder / f"{name}.py"), *case.get("arguments", "").split()]}
+            for name, case in gate.cases(folder).items()}
 
 
 def verdict_on(words: list[str], k: int) -> gate.Verdict:

@@ -95,7 +95,7 @@ def judge(ran: Ran, found: Diagnosis) -> Scale | None:
         found.say_by_name("no group")
         return None
     ran = ran._replace(records=put_together(ran.records))
-    found.in_parts = any(data["parts"] for rank in ran.steps for data in rank)
+    found.in_parts = any(data.get("parts") for rank in ran.steps for data in rank)
     if any(data["asked"] for rank in ran.of("end") for data in rank):
         found.unchecked.append("what only GPUs show, such as NCCL and float16 autocast")
     with rounding(SKETCHES):
@@ -606,11 +606,11 @@ def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> N
 
 def _has_gathered_loss(row: Sequence[dict]) -> bool:
     """Whether all ranks have one and the same mean as their loss, and each only the gradient of its own rows."""
-    losses = [data["losses"] for data in row]
+    losses = [data.get("losses", []) for data in row]
     is_one = bool(losses[0]) and all(len(mine) == len(losses[0]) and all(map(near, mine, losses[0])) for mine in losses)
     weights = [sum(term.weight for term in data["terms"]) for data in row]
     many = [data["step"] for data in row]
-    return is_one and all(near(weight, 1) for weight in weights) and not any(data["gathers"] for data in row) and all(
+    return is_one and all(near(weight, 1) for weight in weights) and not any(data.get("gathers") for data in row) and all(
         map(_compares, many)) and not _same_rows(many) and bool(differing(step.own for step in many))
 
 
@@ -779,7 +779,7 @@ def _judge_files(ran: Ran, found: Diagnosis) -> None:
 
 def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
     first = [rank[0] for rank in ran.of("forward pass before the first step") if rank]
-    drawn = [rank[-1]["drawn_by_workers"] for rank in ran.of("end") if rank]
+    drawn = [rank[-1].get("drawn_by_workers", {}) for rank in ran.of("end") if rank]
     if len(drawn) == len(ran.records) > 1 and any(drawn[0].values()) and all(one == drawn[0] for one in drawn):
         names = " and ".join(dict.fromkeys(name for states in drawn[0].values() for name in states))
         found.add("same augmentation", f"the workers of all ranks' loaders draw the same random numbers from {names}",

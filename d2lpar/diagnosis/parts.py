@@ -95,7 +95,7 @@ def scaled_apart(row: Sequence[dict], mean: Values) -> str:
     """By what numbers the ranks multiplied their parts of the averaged gradient, if these are not the same."""
     for data in row:
         step: Step = data["step"]
-        names = [name for name in data["parts"] if name in step.gradients and name in mean]
+        names = [name for name in data.get("parts", {}) if name in step.gradients and name in mean]
         ranks = data["parts"][names[0]] if names else ()
         names = [name for name in names if data["parts"][name] == ranks]
         taken, right = ([{name: values[name][i] for name in names} for i in range(len(ranks))]

@@ -215,7 +215,7 @@ def _why(ran: Ran) -> str:
             said = "".join(said.rpartition("Traceback (most recent")[1:])
         return f"the script ended before its first optimizer step:\n{said}".rstrip()
     said = f" Its output ends with:\n{ran.output}" * bool(ran.output)
-    if any(data["backwards"] for rank in ran.of("end") for data in rank):
+    if any(data.get("backwards") for rank in ran.of("end") for data in rank):
         return ("the script computes gradients, but takes no step with a subclass of torch.optim.Optimizer: what a loop "
                 f"of its own does to the parameters is not watched.{said}")
     return ("the script took no step with a subclass of torch.optim.Optimizer. Did it resume a run that had ended?"
