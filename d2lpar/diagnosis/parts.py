@@ -84,9 +84,11 @@ def _join(values: Sequence[Values], row: Sequence[dict]) -> list[Values]:
     found = []
     for data, own in zip(row, values):
         parts = {name: [values[q].get(name) for q in ranks if q < len(values)] for name, ranks in data["parts"].items()}
-        like = next(iter(own.values()), torch.zeros(0))
-        joined = {name: torch.stack([torch.zeros_like(like) if x is None else x for x in every])
-                  for name, every in parts.items() if any(x is not None for x in every)}
+        joined = {}
+        for name, every in parts.items():
+            known = [x for x in every if x is not None]
+            if known:  # a part that some rank lacks counts as zero
+                joined[name] = torch.stack([torch.zeros_like(known[0]) if x is None else x for x in every])
         found.append({name: x for name, x in own.items() if name not in parts} | joined)
     return found
 

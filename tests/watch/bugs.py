@@ -27,7 +27,7 @@ EXPECTED = {
     "half the loss": [], "rank 0 evaluates and saves": [], "sum over all examples": [], "joined": [], "compiled": [],
     "own data on each rank": [], "BatchNorm evaluated": [], "LBFGS": [], "EMA": [], "next(iter)": [], "autocast": [],
     "sharded, summed": [], "resumed": [], "gradient noise": [], "training subset": [], "penalty by hand": [], "local rank argument": [],
-    "dict batches": [], "loss from forward": [], "endless": [], "noise": [], "two networks": [], "two networks, rows by hand": [],
+    "dict batches": [], "loss from forward": [], "endless": [], "noise": [], "sharded, accumulated": [], "sharded, clipped": [], "resumed from a file": [], "two networks": [], "two networks, rows by hand": [],
     # wrong
     "parameters gathered in step": ["not synchronised"], "norms reduced in step": ["not synchronised"],
     "parameters averaged in step": ["not synchronised"], "exchanged in step, drifts": ["not synchronised"],
@@ -50,6 +50,10 @@ EXPECTED = {
     "dict batches, no sampler": ["same examples on all ranks"], "endless, no set_epoch": ["same order in every epoch"],
     "loss from forward, times the ranks": ["loss multiplied by world size"],
     "iterable, all of it in its own order": ["same examples on all ranks"],
+    "sharded, head left out": ["not exchanged"], "sharded over one rank": ["not synchronised"],
+    "sharded, each part clipped by its own norm": ["parts scaled differently"],
+    "sharded, first pass sent": ["backward pass not exchanged"], "centre of a shard": ["buffers follow the shard"],
+    "resumed without the epoch": ["resumed run differs"], "resumed without the optimizer": ["resumed run differs"],
     # right, with a note
     "same augmentation": ["same augmentation"], "same dropout": ["same dropout"], "not evaluated": ["evaluation in training mode"],
     "padded evaluation": ["padded"], "bfloat16": ["reduced precision"], "same noise": ["same random numbers"],
@@ -78,6 +82,18 @@ class Stream(IterableDataset):
 
     def __iter__(self):
         return iter(self.rows)
+
+
+class Centred(nn.Module):
+    """Subtracts a running mean of what it has seen."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(n))
+
+    def forward(self, x):
+        self.centre = 0.9 * self.centre + 0.1 * x.detach().mean(0)
+        return x - self.centre
 
 
 class TakesDicts(nn.Module):
@@ -175,14 +191,20 @@ def train(name, rank, k):
         layers.insert(1, nn.BatchNorm1d(16))
     if has(name, "unfrozen later"):
         layers[0].requires_grad_(False)
+    if has(name, "centre of a shard"):
+        layers.insert(1, Centred(16))
     inner = nn.Sequential(*layers)
     if name.startswith(("dict batches", "loss from forward")):
         inner = TakesDicts(inner, 0 if name.startswith("dict") else k if name == "loss from forward, times the ranks" else 1)
     if name.startswith("bfloat16"):
         inner.bfloat16()
     if name.startswith("sharded"):
+        from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
-        net = fully_shard(inner)
+        mesh = init_device_mesh("cpu", (k, 1), mesh_dim_names=("data", "parts"))
+        net = inner
+        for layer in inner[:1] if name == "sharded, head left out" else [inner]:
+            fully_shard(layer, mesh=mesh["parts"] if name == "sharded over one rank" else mesh["data"])
         if name == "sharded, summed":
             net.set_gradient_divide_factor(1.0)
             net.set_force_sum_reduction_for_comms(True)
@@ -202,11 +224,16 @@ def train(name, rank, k):
     optimizer = torch.optim.LBFGS(net.parameters(), lr=0.1, max_iter=3) if name == "LBFGS" else torch.optim.SGD(
         trained.parameters(), lr=lr, momentum=0.9)
     if name == "resumed":
-        for p in net.parameters():
-            p.grad = torch.zeros_like(p)
-        saved = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9)
-        saved.step()
-        optimizer.load_state_dict(saved.state_dict())
+        state = optimizer.state_dict()
+        state["state"] = {i: {"momentum_buffer": torch.zeros_like(p)} for i, p in enumerate(net.parameters())}
+        optimizer.load_state_dict(state)
+    first = 0
+    if name.startswith("resumed ") and os.path.exists("net.pt"):
+        state = torch.load("net.pt")
+        inner.load_state_dict(state["net"])
+        if not has(name, "resumed without the optimizer"):
+            optimizer.load_state_dict(state["optimizer"])
+        first = 0 if has(name, "resumed without the epoch") else state["epoch"] + 1
     optimizer = InParts(net.parameters(), name, rank, k) if "in step" in name else optimizer
     scaler = torch.amp.GradScaler("cpu", enabled=has(name, "scaler", "clipped while scaled"))
     average = torch.optim.swa_utils.AveragedModel(inner) if name == "EMA" else None
@@ -235,7 +262,7 @@ def train(name, rank, k):
         return loss * float("nan") if has(name, "NaN") and rank else loss / 2 if has(name, "half the loss") else loss
 
     def step(i, X, y):
-        micro = 2 if has(name, "accumulated") else 8 if "bfloat16" in name or "each micro-batch" in name else 1
+        micro = 2 if has(name, "accumulated", "sharded, accumulated", "sharded, first pass sent") else 8 if "bfloat16" in name or "each micro-batch" in name else 1
         if name == "LBFGS":
             def closure():
                 optimizer.zero_grad()
@@ -247,6 +274,8 @@ def train(name, rank, k):
             optimizer.zero_grad()
         for m in range(micro):
             quiet = has(name, "no_sync") or (m + 1 < micro and "each micro-batch" not in name)
+            if micro > 1 and name.startswith("sharded"):
+                net.set_requires_gradient_sync(quiet if name == "sharded, first pass sent" else not quiet)
             with net.no_sync() if quiet and net is not inner else nullcontext():
                 with torch.autocast("cpu", torch.bfloat16, enabled=has(name, "autocast")):
                     loss = loss_of(X[m::micro], y[m::micro]) / micro
@@ -255,6 +284,12 @@ def train(name, rank, k):
                 nn.utils.clip_grad_norm_(net.parameters(), 0.1)
         if has(name, "scaler"):
             scaler.unscale_(optimizer)
+        if has(name, "sharded, clipped"):
+            nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+        if has(name, "sharded, each part clipped by its own norm"):
+            norm = sum(p.grad.to_local().square().sum() for p in net.parameters()).sqrt()
+            for p in net.parameters():
+                p.grad.to_local().mul_(0.1 / norm)
         if has(name, "scaler", "clipped while scaled"):
             nn.utils.clip_grad_norm_(net.parameters(), 0.1)
         if has(name, "clipped by value before"):
@@ -278,7 +313,7 @@ def train(name, rank, k):
             average.update_parameters(inner)
 
     endless = again_and_again(loader)
-    for epoch in range(3):
+    for epoch in range(first, 3):
         if hasattr(sampler, "set_epoch") and not has(
                 name, "no set_epoch", "spawned, no set_epoch", "no set_epoch, sum over the batch", "endless, no set_epoch"):
             sampler.set_epoch(epoch)
@@ -321,6 +356,8 @@ def train(name, rank, k):
             with torch.no_grad():
                 for X_, _ in DataLoader(TensorDataset(X, y), 16, sampler=part):
                     net(X_)
+        if name.startswith("resumed ") and rank == 0:
+            torch.save({"net": inner.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "net.pt")
         if has(name, "all save"):
             torch.save(inner.state_dict(), "net.pt")
         if dist.is_initialized():
