@@ -570,20 +570,18 @@ def _note_left_out(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
 
 
 def _judge_buffers(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
-    """Report buffers that differ between the ranks after every step; those of BatchNorm are expected to."""
-    apart = [{name for name in differing((data["step"].buffers for data in row), nan_is_equal=True)
-              if not name.endswith(OF_BATCHNORM)} for row in rows]
-    names = sorted(set.intersection(*apart)) if len(apart) > 1 else []
-    first, last = ([data["step"].buffers for data in rows[i]] for i in (0, -1)) if names else ([], [])
-    fed = [name for name in names if any(name in x and name in y and not x[name].equal(y[name])
-                                         for x, y in zip(first, last))]
-    if fed:
-        found.add("buffers follow the shard", "buffers of the network are computed from each rank's own shard, so they "
-                  f"are not the same on all ranks ({some_names(fed)})", "If the loss depends on them, every rank "
-                  "trains a different network; and DDP overwrites them with rank 0's, so that what the other shards "
-                  "say is lost. all_reduce the values that a buffer is computed from")
-    elif names:
+    """Report buffers that differ between the ranks when each step begins; those of BatchNorm are expected to."""
+    begun = [[data["buffers_before"] for data in row] for row in rows if all(data.get("buffers_before") for data in row)]
+    if len(begun) < 2:
+        return
+    apart = [{name for name in differing(row, nan_is_equal=True) if not name.endswith(OF_BATCHNORM)} for row in begun]
+    if names := sorted(set.intersection(*apart)):
         found.say_by_name("different buffers", names=some_names(names))
+    elif names := sorted(set.intersection(*apart[1:])):
+        found.add("buffers follow the shard", "buffers of the network follow each rank's own shard, so they are not the "
+                  f"same on all ranks when a step begins ({some_names(names)})", "If the loss depends on them, every "
+                  "rank trains a different network; and DDP overwrites them with rank 0's, so that what the other "
+                  "shards say is lost. all_reduce the values that a buffer is computed from")
 
 
 def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> None:

@@ -134,7 +134,7 @@ class Recorder:
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
         self._reduced = 0
-        self._arrived: set[int] = set()  # parameters in parts whose gradient has been exchanged since the last step
+        self._arrived: dict[int, bool] = {}  # of parameters in parts, exchanged since the last step: is any of it not zero?
 
     def keep(self, x: Tensor) -> Tensor:
         """What is noted of a tensor."""

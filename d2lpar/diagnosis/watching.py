@@ -90,7 +90,7 @@ STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(s
 COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
 DISTRIBUTED = os.path.join(TORCH, "distributed", "")
 OF_A_BACKWARD_PASS = ("_passes", "_thrown_away", "_stale", "examples", "micro_batches", "forwards", "_exchanging",
-                      "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_unscaled", "_at_clip")
+                      "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_buffers_before", "_unscaled", "_at_clip")
 EARLIER = -1  # in place of the number of a backward pass
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
@@ -455,6 +455,8 @@ class Watcher(Recorder):
             self._before_step = {"random_state": random_state(), "line": script_line(),
                                  "dropout": any(map(_drops, module.modules()))}
         self._phase = "training"
+        if not self.forwards:
+            self._buffers_before = self.keep_all(self.networks.named_buffers())
         self.forwards += 1
         self.note_line("forward")
         batch = next(filter(None, map(with_rows, args)), [])
@@ -526,16 +528,15 @@ class Watcher(Recorder):
         return making_whole
 
     def _arriving(self, part: Tensor) -> None:
-        if not self.has_no_gradient(part):
-            self._arrived.add(id(part))
+        self._arrived[id(part)] = not self.has_no_gradient(part)
 
     def has_no_gradient(self, p: Tensor) -> bool:
         """Of a parameter in parts, whether this rank's part is zero."""
         return p.grad is None or not local(p.grad).any()
 
     def would_have_arrived(self, p: Tensor) -> bool:
-        """Of a parameter in parts, whether an exchange has been seen."""
-        return id(p) not in self._parts or id(p) in self._arrived
+        """Of a parameter in parts, whether an exchange has been seen; this rank's part may be zero even then."""
+        return id(p) not in self._parts or self._arrived.get(id(p), False) or (id(p) in self._arrived and p.grad is None)
 
     def keep_own(self, p: Tensor, grad: Tensor) -> Tensor:
         """Of a parameter in parts, each part of it."""
@@ -622,7 +623,8 @@ class Watcher(Recorder):
         number = next((i for i, other in enumerate(self.optimizers) if other is optimizer), -1)
         if not self.num_steps and self._before_step:  # an earlier forward pass may have been a trial
             self.log.note("forward pass before the first step", **self._before_step)
-        self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number, at_clip=self._at_clip,
+        self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number,
+                      buffers_before=self._buffers_before, at_clip=self._at_clip,
                       method=type(optimizer).__name__, has_state=self._has_state, has_loaded=self._has_loaded,
                       is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
@@ -687,6 +689,7 @@ class Watcher(Recorder):
         super().forget()
         self._terms = []
         self._losses: list[float] = []
+        self._buffers_before: Values = {}  # as the first forward pass of the step finds them
         self._gathers = False  # whether gradients go through a collective of the script's own
         self._unscaled = False
         self._at_clip: Values | None = None
