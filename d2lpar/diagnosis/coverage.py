@@ -36,8 +36,8 @@ def cover(ran: Any, rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     found.cover("random numbers", "in part", "only whether the ranks draw the same ones from the default generators "
                 "of PyTorch, NumPy and Python")
     if resumed := next((data["resumed"] for data in ends if data.get("resumed")), ""):
-        found.cover("resuming", "not judged", f"the script resumes a run, which is not compared with an uninterrupted one [{resumed}]",
-                    needed=True)
+        why = f"the script resumes a run, which is not compared with an uninterrupted one [{resumed}]"
+        found.cover("resuming", "not judged", why, needed=True)
     else:
         found.cover("resuming", "not seen", "no optimizer's state was loaded")
 
@@ -81,7 +81,8 @@ def _trained_in(rows: Sequence[Sequence[dict]], names: frozenset[str]) -> tuple[
         own = {name for data in row for grads in data["step"].passes for name in grads} & names
         held = frozenset().union(*(data["step"].held for data in row)) & names  # a rank may step a part of them
         with_gradients |= own
-        moved += any(name in own or x.any() for data in row for name, x in data["step"].gradients.items() if name in held)
+        moved += any(name in held and (name in own or bool(x.any()))
+                     for data in row for name, x in data["step"].gradients.items())
         judged += bool(held & own)
     first, last = rows[0][0]["step"].before, rows[-1][0]["step"].after
     changes = any(not first[name].equal(last[name]) for name in with_gradients & first.keys() & last.keys())

@@ -207,10 +207,10 @@ class Evidence:
     def cure_of_unused(self) -> str:
         """What to do about `held_back`."""
         if self.many[0].lost and self.replaced:
-            return ("Some were replaced after wrapping, and it waits for the old ones: replace them first, and then wrap "
-                    "the network. find_unused_parameters=True would not help")
-        return ("Pass find_unused_parameters=True to DDP, use these parameters in the loss, or freeze or tie them before "
-                "wrapping")
+            return ("Some were replaced after wrapping, and it waits for the old ones: replace them first, and then "
+                    "wrap the network. find_unused_parameters=True would not help")
+        return ("Pass find_unused_parameters=True to DDP, use these parameters in the loss, or freeze or tie them "
+                "before wrapping")
 
     @cached_property
     def hook_keeps(self) -> bool:

@@ -289,6 +289,11 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
         found.say_by_name("different numbers of steps", counts=_by_rank(counts),
                           cure="Does a rank decide on its own, from its own loss or data? Let all ranks decide "
                           "together, with an all_reduce")
+    if any(data.get("holds_wholes") for rank in steps for data in rank):
+        found.add("wrong parameters", "the optimizer holds the parameters as they are whole for a moment, not the "
+                  "parts that fully_shard trains",
+                  "Make the optimizer after fully_shard and before the first forward pass")
+        return None
     if _has_no_gradient(ran, found):
         return None
     rows = _comparable(steps)
@@ -314,8 +319,10 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if idle := set.intersection(*(_unused([data["step"] for data in row]) for row in rows)) if rows else set():
         found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
     _note_left_out(rows, found)
+    _judge_parts(rows, found)
     _judge_buffers(rows, found)
     _judge_losses(rows, ran.k, found)
+    _judge_passes(rows, found)
     ends = [{name: x for name, x in rank[-1]["parameters"].items() if name in rows[-1][0]["step"].after}
             for rank in ran.of("end") if rows and rank and not rank[-1]["error"]]
     if rows and len(ends) == len(records) and not found.is_decided and (off := differing(ends)) and not differing(
@@ -333,7 +340,8 @@ OF_DATA = {"same order in every epoch", "repeated examples", "missing examples",
 def _judge_steps_of_some(ran: Ran, counts: list[int], found: Diagnosis) -> None:
     ends = [rank[-1]["parameters"] if rank else {} for rank in ran.of("end")]
     one = [rank[0]["step"] for rank in ran.steps if rank]
-    if len(one) == 1 and factor(flat(one[0].unclipped, one[0].unclipped), flat(one[0].own, one[0].unclipped)):
+    if len(one) == 1 and not found.in_parts and factor(flat(one[0].unclipped, one[0].unclipped),
+                                                       flat(one[0].own, one[0].unclipped)):
         found.say_by_name("the others' gradients are lost", off="the step uses only that rank's own gradient")
         return
     has_optimizer = all(rank and rank[-1]["has_optimizer"] for rank in ran.of("end"))
@@ -449,6 +457,11 @@ def _judge_step(t: int, row: Sequence[dict], records: list[Record], ran: Ran, fo
             return False
         found.say(rule, e, when, e.line(rule.line))
         found.move_back("different start")
+        return True
+    if lost := [name for name in row[0].get("parts", {}) if name in many[0].held and name not in has_one and all(
+            name in step.own and step.own[name].any() for step in many)]:
+        found.say_by_name("backward pass not exchanged", e.line("backward"),
+                          unsent=f"the gradient of {some_names(lost)}")
         return True
     if times_apart := scaled_apart(row, _mean_own(many)):
         found.say_by_name("parts scaled differently", e.line("clip"), scales=times_apart)
@@ -569,16 +582,43 @@ def _note_left_out(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
         found.say_by_name("not in an optimizer", names=some_names(left))
 
 
+def _judge_parts(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+    """Report parts that are the same on all ranks at first, and parts that only some ranks change between two steps."""
+    data = rows[0][0] if rows else {}
+    drawn = [name for name, ranks in data.get("parts", {}).items()
+             if len(ranks) > 1 and name not in data.get("constants", ())]
+    begin = [data["step"].before[name] for name in drawn if name in data["step"].before]
+    if len(begin) > 1 and all(part.equal(parts[0]) and part.any() for parts in begin for part in parts):
+        found.add("same parts", "each rank's part of the parameters starts with the same random numbers "
+                  f"({some_names(drawn)})", "A network that is initialised in parts needs a different seed for each "
+                  "part of it; or initialise it whole before fully_shard")
+    gaps = [_ranks_that_change(row[0], then[0]) for row, then in zip(rows, rows[1:])]
+    if len(gaps) > 2 and gaps[0] and set(gaps) == {gaps[0]}:
+        found.say_by_name("changed between steps", apart=f"only the parts on rank {' and '.join(map(str, gaps[0]))}")
+
+
+def _ranks_that_change(data: dict, then: dict) -> tuple[int, ...]:
+    """The ranks whose parts are not what the last step left, if the parts of others are."""
+    changed: dict[int, bool] = {}
+    for name, ranks in data.get("parts", {}).items():
+        old, new = data["step"].after.get(name), then["step"].before.get(name)
+        for i, rank in enumerate(ranks if len(ranks) > 1 and old is not None and new is not None else ()):
+            if old[i].any():
+                changed[rank] = changed.get(rank, False) or not old[i].equal(new[i])
+    return () if all(changed.values()) else tuple(rank for rank, is_new in changed.items() if is_new)
+
+
 def _judge_buffers(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     """Report buffers that differ between the ranks when each step begins; those of BatchNorm are expected to."""
-    begun = [[data["buffers_before"] for data in row] for row in rows if all(data.get("buffers_before") for data in row)]
+    begun = [[data["buffers_before"] for data in row] for row in rows
+             if all(data.get("buffers_before") for data in row)]
     if len(begun) < 2:
         return
     apart = [{name for name in differing(row, nan_is_equal=True) if not name.endswith(OF_BATCHNORM)} for row in begun]
     if names := sorted(set.intersection(*apart)):
         found.say_by_name("different buffers", names=some_names(names))
     elif names := sorted(set.intersection(*apart[1:])):
-        found.add("buffers follow the shard", "buffers of the network follow each rank's own shard, so they are not the "
+        found.add("different buffers", "buffers of the network follow each rank's own shard, so they are not the "
                   f"same on all ranks when a step begins ({some_names(names)})", "If the loss depends on them, every "
                   "rank trains a different network; and DDP overwrites them with rank 0's, so that what the other "
                   "shards say is lost. all_reduce the values that a buffer is computed from")
@@ -589,11 +629,9 @@ def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> N
     if rows and all(map(_has_gathered_loss, rows)):
         found.say_by_name("divided twice", f" [{rows[0][0]['step'].lines['backward']}]", k=k, times=f"1/{k} of")
     for row in rows:
-        terms = [[term for term in data["terms"] if not term.is_sum] for data in row]
         rows_of = {tuple(data["step"].micro_batches) for data in row}
-        counts = [sum(term.count for term in mine) for mine in terms]
-        if len(rows_of) == 1 and len({len(mine) for mine in terms}) == 1 and len(set(counts)) > 1 and all(
-                near(sum(term.weight for term in mine), 1) for mine in terms):
+        counts = [_averaged(data["terms"]) for data in row]
+        if len(rows_of) == 1 and all(counts) and len(set(counts)) > 1:
             found.add("mean over tokens", "the ranks' losses are means over different numbers of elements "
                       f"({_by_rank(counts)}), and count the same", "Elements of a rank with fewer then count more, as "
                       "with tokens that are not padding. To be exact, sum, divide by the number on all ranks, and "
@@ -602,13 +640,47 @@ def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> N
             break
 
 
+def _judge_passes(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+    """Note backward passes whose gradients were zeroed, and examples that several ranks use in one step."""
+    thrown = [min(data["step"].thrown_away for data in row) for row in rows]
+    if any(thrown) and len({data["optimizer"] for row in rows for data in row}) == 1:
+        number = sum(thrown) + sum(len(row[0]["step"].passes) for row in rows)
+        found.add("gradients thrown away",
+                  f"the gradients of {sum(thrown)} of {number} backward passes were zeroed before any step used them",
+                  "Does an epoch end in the middle of an accumulation window? With more ranks an epoch has fewer "
+                  "minibatches, so more of it is lost. Fine if intended", fault=False)
+    several = [shared for row in rows if (shared := _shared_rows([data["step"] for data in row]))]
+    is_known = "data" in found.coverage and found.coverage["data"].state == "judged"  # by indices: two may be alike
+    if len(several) > 1 and not is_known and not found.faults.keys() & OF_DATA:
+        found.add("same example on several ranks", f"in {len(several)} of {len(rows)} steps, a rank trains on an "
+                  "example that another rank trains on in the same step",
+                  "Do the ranks go through the data at different speeds, or in different epochs? Fine if the examples are drawn with replacement", fault=False)
+
+
+def _shared_rows(many: Sequence[Step]) -> int:
+    """How many examples are on more than one rank, if not all are the same."""
+    rows = [set(step.examples) for step in many]
+    return 0 if not all(rows) or _same_rows(many) else sum(map(len, rows)) - len(set().union(*rows))
+
+
+def _averaged(terms: Sequence[LossTerm]) -> int:
+    """Over how many elements a loss is a mean, or a sum that is divided by their number; 0 if that is not known."""
+    if len(terms) != 1 or not terms[0].factor:
+        return 0
+    if not terms[0].is_sum:
+        return terms[0].count if near(terms[0].weight, 1) else 0
+    number = 1 / abs(terms[0].factor)
+    return round(number) if round(number) > 1 and abs(number - round(number)) < 1e-4 * number else 0
+
+
 def _has_gathered_loss(row: Sequence[dict]) -> bool:
     """Whether all ranks have one and the same mean as their loss, and each only the gradient of its own rows."""
     losses = [data.get("losses", []) for data in row]
     is_one = bool(losses[0]) and all(len(mine) == len(losses[0]) and all(map(near, mine, losses[0])) for mine in losses)
     weights = [sum(term.weight for term in data["terms"]) for data in row]
     many = [data["step"] for data in row]
-    return is_one and all(near(weight, 1) for weight in weights) and not any(data.get("gathers") for data in row) and all(
+    sends_gradients = any(data.get("gathers") for data in row)
+    return is_one and all(near(weight, 1) for weight in weights) and not sends_gradients and all(
         map(_compares, many)) and not _same_rows(many) and bool(differing(step.own for step in many))
 
 

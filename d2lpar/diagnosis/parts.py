@@ -54,7 +54,7 @@ def cut(whole: Tensor, p: Any, keep: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def put_together(records: Sequence[list[tuple[str, dict[str, Any]]]]) -> list[list[tuple[str, dict[str, Any]]]]:
-    """The records of all ranks, with the parts of a parameter, by the ranks that hold them, in place of a rank's own."""
+    """The records of all ranks, in which all parts of a parameter take the place of a rank's own part."""
     found = [list(rank) for rank in records]
     for kind, join in (("step", _join_steps), ("end", _join_ends)):
         places = [[i for i, (which, _) in enumerate(rank) if which == kind] for rank in found]

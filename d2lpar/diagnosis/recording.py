@@ -134,7 +134,7 @@ class Recorder:
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
         self._reduced = 0
-        self._arrived: dict[int, bool] = {}  # of parameters in parts, exchanged since the last step: is any of it not zero?
+        self._arrived: dict[int, bool] = {}  # by parameter in parts, exchanged since the last step: is it not zero?
 
     def keep(self, x: Tensor) -> Tensor:
         """What is noted of a tensor."""

@@ -81,12 +81,14 @@ def _differences(row: Sequence[dict], first: Sequence[dict]) -> list[str]:
 
 
 def _rates(pairs: Iterable[tuple[float, float]], when: str = "") -> list[str]:
-    return [f"{when}learning rate {new:.4g} instead of {old:.4g}" for old, new in pairs if abs(new - old) > 1e-6 * abs(old)][:1]
+    return [f"{when}learning rate {new:.4g} instead of {old:.4g}" for old, new in pairs
+            if abs(new - old) > 1e-6 * abs(old)][:1]
 
 
 def _data(ran: Any, again: Any, t: int) -> list[str]:
     """Which epoch or minibatch comes a second time."""
-    passes, other = ([data for data in one.of("pass")[0] if data["trained"] and data["indices"]] for one in (ran, again))
+    passes, other = ([data for data in one.of("pass")[0] if data["trained"] and data["indices"]]
+                     for one in (ran, again))
     here = next((data for data in reversed(passes) if data["first_step"] <= t), None)
     if here and other:
         earlier = passes[:passes.index(here)]

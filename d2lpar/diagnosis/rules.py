@@ -112,8 +112,8 @@ RULES = [
     Rule("exchange", "DDP bypassed", lambda e: e.all_own and e.wrapped and not e.replaced and not e.bypassed and all(
         step.exchanging for step in e.many),
          "the forward pass goes through the DDP wrapper, but gradients were not exchanged", "",
-         "DDP's hooks did not run. Was the network moved, cast or copied after wrapping, or does the gradient come from "
-         "torch.autograd.grad() instead of backward()?", "forward"),
+         "DDP's hooks did not run. Was the network moved, cast or copied after wrapping, or does the gradient come "
+         "from torch.autograd.grad() instead of backward()?", "forward"),
     Rule("exchange", "DDP bypassed", lambda e: e.bypassed or (e.all_own and e.wrapped and not e.replaced),
          "there is a DDP wrapper, but gradients were not exchanged", "{bypassed_names}",
          "Call the wrapper, net(X), not net.module(X), not a method of net.module, and not the unwrapped network; and "

@@ -216,8 +216,8 @@ def _why(ran: Ran) -> str:
         return f"the script ended before its first optimizer step:\n{said}".rstrip()
     said = f" Its output ends with:\n{ran.output}" * bool(ran.output)
     if any(data.get("backwards") for rank in ran.of("end") for data in rank):
-        return ("the script computes gradients, but takes no step with a subclass of torch.optim.Optimizer: what a loop "
-                f"of its own does to the parameters is not watched.{said}")
+        return ("the script computes gradients, but takes no step with a subclass of torch.optim.Optimizer: what a "
+                f"loop of its own does to the parameters is not watched.{said}")
     return ("the script took no step with a subclass of torch.optim.Optimizer. Did it resume a run that had ended?"
             f"{said}")
 
@@ -542,7 +542,8 @@ class Run:
         crashed = (any(codes) or has_raised) and not self.stands
         tail = "\n".join(output.rstrip().splitlines()[-LAST_LINES:])
         copies = [json.loads(_read(file)) for file in self.folder.glob(f"*{COPIED}")]
-        checkpoint = {path: (self.folder / COPIES / name).read_bytes() for names in copies for path, name in names.items()}
+        checkpoint = {path: (self.folder / COPIES / name).read_bytes()
+                      for names in copies for path, name in names.items()}
         return Ran(len(records) or self.k, records, self.stands, crashed, tail, lines, checkpoint=checkpoint)
 
 

@@ -1,4 +1,4 @@
-"""Which lines of a script only some ranks reach, as far as its text says: those under an `if` that asks for the rank."""
+"""Which lines of a script only some ranks reach, and which all, as far as its text says: is there an `if`?"""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def saves_on_all_ranks(file: str) -> list[int]:
         return []
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    saves = [call for call in calls if ast.unparse(call.func) == "torch.save" and "rank" not in ast.unparse(call).lower()]
+    saves = [call for call in calls
+             if ast.unparse(call.func) == "torch.save" and "rank" not in ast.unparse(call).lower()]
     return [call.lineno for call in saves if _is_reached_by_all(call, above, calls, set())]
 
 

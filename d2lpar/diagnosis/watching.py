@@ -76,7 +76,7 @@ SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings t
 ROOT = str(Path(__file__).resolve().parents[2])
 NUMBERS = 32  # in a sketch
 OF_WORKER = ".worker"  # in the run's folder: which generators a loader's worker drew from first, and their states
-COPIES, COPIED = "checkpoint", ".copied"  # in the run's folder: copies of what a script had written by its first checkpoint
+COPIES, COPIED = "checkpoint", ".copied"  # in the run's folder: copies of a script's files at its first checkpoint
 COLUMNS = 512  # of a large tensor, whose rows are sketched first
 LONGEST_EPOCH = 12  # batches; of a longer epoch only the first SHORT_EPOCH are used
 SHORT_EPOCH = 6
@@ -90,7 +90,8 @@ STACK_SIGNAL = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(s
 COLLECTIVE = {f"dist.{name}" for name in COLLECTIVES}
 DISTRIBUTED = os.path.join(TORCH, "distributed", "")
 OF_A_BACKWARD_PASS = ("_passes", "_thrown_away", "_stale", "examples", "micro_batches", "forwards", "_exchanging",
-                      "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_buffers_before", "_unscaled", "_at_clip")
+                      "_called", "_clipped", "_lines", "_terms", "_losses", "_gathers", "_buffers_before", "_unscaled",
+                      "_at_clip")
 EARLIER = -1  # in place of the number of a backward pass
 WITH_DROPOUT = nn.modules.dropout._DropoutNd
 
@@ -226,6 +227,7 @@ class Watcher(Recorder):
         self._stepped: Any = None  # the optimizer that made the last step
         self._parts: dict[int, Tensor] = {}  # parameters of which this rank has a part, and that can be put together
         self._with_hooks: set[int] = set()  # of these
+        self._constants: set[str] = set()  # of these, whose part on this rank has one value only before the first step
         self.networks = Networks()
         super().__init__(self.networks)
         self.settings, self.log = settings, Log(settings)
@@ -494,6 +496,13 @@ class Watcher(Recorder):
             buffers=self.keep_all((name, x) for name, x in module.named_buffers() if x.is_floating_point()),
             line=script_line())
 
+    def look_for_parameters(self) -> None:
+        """Include DTensors that are whole on each rank."""
+        for p in self.networks.parameters():
+            if hasattr(p, "device_mesh") and all(placement.is_replicate() for placement in p.placements):
+                self._add_part(p)
+        super().look_for_parameters()
+
     def look_at_wrapper(self, module: nn.Module, _: str, inner: nn.Module | None) -> None:
         """Include the network of a DDP."""
         if isinstance(module, DistributedDataParallel) and inner is not None:
@@ -536,14 +545,20 @@ class Watcher(Recorder):
 
     def would_have_arrived(self, p: Tensor) -> bool:
         """Of a parameter in parts, whether an exchange has been seen; this rank's part may be zero even then."""
-        return id(p) not in self._parts or self._arrived.get(id(p), False) or (id(p) in self._arrived and p.grad is None)
+        return id(p) not in self._with_hooks or (
+            id(p) in self._arrived and (self._arrived[id(p)] or p.grad is None))
 
     def keep_own(self, p: Tensor, grad: Tensor) -> Tensor:
         """Of a parameter in parts, each part of it."""
-        return cut(grad, p, self.keep) if id(p) in self._parts else self.keep(grad)
+        return cut(local(grad), p, self.keep) if id(p) in self._parts else self.keep(grad)
 
     def _ranks_of_parts(self) -> dict[str, tuple[int, ...]]:
-        return {name: ranks_of_parts(p) for name, p in self.networks.named_parameters() if id(p) in self._parts}
+        return {name: ranks_of_parts(p) for name, p in self.networks.named_parameters() if self._is_in_parts(p)}
+
+    def _is_in_parts(self, p: Tensor) -> bool:
+        """Whether its parts can be put together; not if its gradient is a DTensor that is still to be added up."""
+        placements = getattr(p.grad, "placements", ())
+        return id(p) in self._parts and not any(placement.is_partial() for placement in placements)
 
     def refuse_shards(self) -> None:
         """Do not refuse sharded parameters: they are watched as far as possible."""
@@ -626,7 +641,10 @@ class Watcher(Recorder):
         self.log.note("step", step=step, terms=terms, losses=self._losses, gathers=self._gathers, optimizer=number,
                       buffers_before=self._buffers_before, at_clip=self._at_clip,
                       method=type(optimizer).__name__, has_state=self._has_state, has_loaded=self._has_loaded,
+                      constants=self._constants,
                       is_sharded=self._is_sharded(), parts=self._ranks_of_parts(),
+                      holds_wholes=any(id(p) in self.networks.in_parts for group in optimizer.param_groups
+                                       for p in group["params"]),
                       is_fsdp=any(hasattr(module, "unshard") for module in self.networks.modules()),
                       never_trained=self.networks.never_trained(self.optimizers, set(step.own)),
                       divides_by_own=any(map(_divides_by_own, self.networks.modules())),
@@ -642,7 +660,7 @@ class Watcher(Recorder):
 
     def _is_sharded(self) -> bool:
         """Whether a rank has only a part of a parameter, and how the parts belong together is not known."""
-        return any(hasattr(p, "device_mesh") and id(p) not in self._parts
+        return any(hasattr(p, "device_mesh") and not self._is_in_parts(p)
                    for p in self.networks.parameters()) or any(
             getattr(m, "cut_over_ranks", False) or type(m).__name__ == "FullyShardedDataParallel"
             for m in self.networks.modules())
@@ -653,6 +671,9 @@ class Watcher(Recorder):
             self._recall({id(p) for group in optimizer.param_groups for p in group["params"]})
         self._stepped = optimizer
         self._take_what_waits()
+        if not self.num_steps:
+            self._constants = {name for name, p in self.networks.named_parameters()
+                               if id(p) in self._parts and len(local(p).unique()) < 2}
         self._has_state = any(isinstance(x, Tensor) for state in optimizer.state.values() for x in state.values())
         return super()._look_before(optimizer, args, kwargs)
 
@@ -666,7 +687,8 @@ class Watcher(Recorder):
     def _take_what_waits(self) -> None:
         """A gradient also holds earlier passes, after which only other optimizers have stepped."""
         known = {id(p): p for p in self.networks.parameters()}
-        waiting = {key: grad for key, grad in self._waiting.items() if key in known and not self.has_no_gradient(known[key])}
+        waiting = {key: grad for key, grad in self._waiting.items()
+                   if key in known and not self.has_no_gradient(known[key])}
         if self._recalled:  # the last of them is one of these
             waiting = {key: grad for key, grad in waiting.items() if any(key in own for own in self._passes.values())}
             for own in self._passes.values():
@@ -842,9 +864,11 @@ class Watcher(Recorder):
                 parameters = self.keep_all(self.networks.named_parameters())
             drawn = {file.stem.partition("-")[2]: json.loads(file.read_text("utf8"))
                      for file in Path(self.settings.folder).glob(f"{self.log.rank}-*{OF_WORKER}")}
-            self.log.note("end", error=error, backwards=self.num_backwards, drawn_by_workers=drawn, enough=enough, steps=self.num_steps, parameters=parameters,
-                          parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers), asked=sorted(self.asked), resumed=self.resumed,
-                          rates=[[float(group.get("lr", 0.0)) for group in one.param_groups] for one in self.optimizers],
+            self.log.note("end", error=error, enough=enough, steps=self.num_steps, backwards=self.num_backwards,
+                          parameters=parameters, parts=self._ranks_of_parts(), has_optimizer=bool(self.optimizers),
+                          rates=[[float(group.get("lr", 0.0)) for group in one.param_groups]
+                                 for one in self.optimizers],
+                          drawn_by_workers=drawn, asked=sorted(self.asked), resumed=self.resumed,
                           networks=self.networks.names(), settings=settings_left_out(), **{"line": ""} | where)
 
     def enough(self) -> None:
