@@ -56,6 +56,23 @@ def test_the_division_is_left_out_by_every_module_only_if_each_is_told(group_of:
     assert group.run(ratios, False) == [[0.5] * 4] * 2  # all parameters belong to the blocks
 
 
+def left_after(rank: int, by_network: bool) -> list[bool]:
+    """Which parameters still have a gradient after a `zero_grad` between the forward and the backward pass."""
+    net = layers()
+    fully_shard(net[0], mesh=mesh()), fully_shard(net, mesh=mesh())  # the last layer belongs to the root
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(inputs(rank)).sum().backward()
+    net(inputs(rank))
+    (net if by_network else optimizer).zero_grad()
+    return [p.grad is not None for p in optimizer.param_groups[0]["params"]]
+
+
+def test_zero_grad_of_the_network_misses_the_gradients_of_the_root_while_its_parameters_are_gathered(group_of: Callable[[int], RankGroup]) -> None:
+    group = group_of(2)
+    assert group.run(left_after, True) == [[False, False, True, True]] * 2
+    assert group.run(left_after, False) == [[False] * 4] * 2
+
+
 def one_or_many(rank: int) -> list[int]:
     counts = []
     for wrap in (lambda net: fully_shard(net, mesh=mesh()), blockwise):

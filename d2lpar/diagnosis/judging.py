@@ -654,7 +654,8 @@ def _judge_passes(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     if len(several) > 1 and not is_known and not found.faults.keys() & OF_DATA:
         found.add("same example on several ranks", f"in {len(several)} of {len(rows)} steps, a rank trains on an "
                   "example that another rank trains on in the same step",
-                  "Do the ranks go through the data at different speeds, or in different epochs? Fine if the examples are drawn with replacement", fault=False)
+                  "Do the ranks go through the data at different speeds, or in different epochs? Fine if the "
+                  "examples are drawn with replacement", fault=False)
 
 
 def _shared_rows(many: Sequence[Step]) -> int:
