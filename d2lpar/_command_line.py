@@ -91,11 +91,12 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     about = "run a data-parallel script unmodified for two shortened epochs, and report the mistakes found"
     judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, "
-              "Lightning, Fabric or ignite. For a script with fully_shard it judges the data and, in part, the scale "
-              "of the loss; if it finds no fault there, the exit code is 3")
+              "Lightning, Fabric or ignite, and scripts with fully_shard. A script that saves a checkpoint is started "
+              "once more with it")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
-        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number. "
+        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number, and "
+        "{checkpoint} the path of the script's first checkpoint, which only the second run is given. "
         "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run or took no optimizer step, 3 no "
         "fault was found, but the start, the exchange, the update, the data or a resumed run could not be judged "
         "(--allow unjudged makes it 0)." + MANUAL)

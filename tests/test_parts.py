@@ -13,7 +13,7 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from d2lpar.diagnosis.compare import Diagnosis
 from d2lpar.diagnosis.evidence import SKETCHES, rounding
 from d2lpar.diagnosis.judging import Ran, judge
-from d2lpar.diagnosis.parts import can_be_put_together, cut, put_together, ranks_of_parts, scaled_apart
+from d2lpar.diagnosis.parts import can_be_put_together, cut_like, put_together, ranks_of_parts, scaled_apart
 from d2lpar.diagnosis.recording import Step
 from d2lpar.diagnosis.watching import sketch
 
@@ -46,7 +46,7 @@ def test_what_is_cut_twice_is_not_put_together(placements: list):
 @pytest.mark.parametrize("dim", [0, 1])
 def test_a_gradient_is_cut_into_the_parts_that_the_ranks_hold(rows: int, k: int, dim: int):
     whole = torch.randn(rows, rows)
-    parts = cut(whole, parameter(0, list(range(k)), Shard(dim)), sketch)
+    parts = cut_like(whole, parameter(0, list(range(k)), Shard(dim)), sketch)
     each = [whole.chunk(k, dim)[i] if i < len(whole.chunk(k, dim)) else whole[:0] for i in range(k)]
     assert torch.equal(parts, torch.stack([sketch(part) for part in each]))
 

@@ -59,7 +59,7 @@ def test_the_readmes_and_help_say_of_each_way_of_training_what_watch_judges(root
     words = " ".join(capsys.readouterr().out.split())
     loaders = {"StatefulDataLoader", "webdataset"}
     assert all(said.get(name, name) in words for name in trainers - loaders), words
-    assert "exit code is 3" in words and stored_results("trainers")["trainers"]["fully_shard"]["coverage"]["exchange"] == "not judged"
+    assert "scripts with fully_shard" in words and stored_results("trainers")["trainers"]["fully_shard"]["coverage"]["exchange"] == "judged"
 
 
 def test_the_manual_has_every_option_of_both_commands_and_every_exit_code(root: Path, capsys: pytest.CaptureFixture) -> None:

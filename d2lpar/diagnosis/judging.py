@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -589,9 +590,7 @@ def _judge_parts(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
              if len(ranks) > 1 and name not in data.get("constants", ())]
     begin = [data["step"].before[name] for name in drawn if name in data["step"].before]
     if len(begin) > 1 and all(part.equal(parts[0]) and part.any() for parts in begin for part in parts):
-        found.add("same parts", "each rank's part of the parameters starts with the same random numbers "
-                  f"({some_names(drawn)})", "A network that is initialised in parts needs a different seed for each "
-                  "part of it; or initialise it whole before fully_shard")
+        found.say_by_name("same parts", names=some_names(drawn))
     gaps = [_ranks_that_change(row[0], then[0]) for row, then in zip(rows, rows[1:])]
     if len(gaps) > 2 and gaps[0] and set(gaps) == {gaps[0]}:
         found.say_by_name("changed between steps", apart=f"only the parts on rank {' and '.join(map(str, gaps[0]))}")
@@ -615,13 +614,14 @@ def _judge_buffers(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     if len(begun) < 2:
         return
     apart = [{name for name in differing(row, nan_is_equal=True) if not name.endswith(OF_BATCHNORM)} for row in begun]
+    times = Counter(name for names in apart[1:] for name in names)
     if names := sorted(set.intersection(*apart)):
         found.say_by_name("different buffers", names=some_names(names))
-    elif names := sorted(set.intersection(*apart[1:])):
-        found.add("different buffers", "buffers of the network follow each rank's own shard, so they are not the "
-                  f"same on all ranks when a step begins ({some_names(names)})", "If the loss depends on them, every "
-                  "rank trains a different network; and DDP overwrites them with rank 0's, so that what the other "
-                  "shards say is lost. all_reduce the values that a buffer is computed from")
+    elif names := sorted(name for name, number in times.items() if number > len(apart) / 2):
+        found.add("different buffers", "buffers of the network follow each rank's own shard, so they are not the same "
+                  f"on all ranks when a step begins ({some_names(names)})", "If the loss depends on them, every rank "
+                  "trains a different network; and DDP overwrites them with rank 0's, so that what the other shards "
+                  "say is lost. all_reduce the values that a buffer is computed from")
 
 
 def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> None:
@@ -644,18 +644,12 @@ def _judge_passes(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     """Note backward passes whose gradients were zeroed, and examples that several ranks use in one step."""
     thrown = [min(data["step"].thrown_away for data in row) for row in rows]
     if any(thrown) and len({data["optimizer"] for row in rows for data in row}) == 1:
-        number = sum(thrown) + sum(len(row[0]["step"].passes) for row in rows)
-        found.add("gradients thrown away",
-                  f"the gradients of {sum(thrown)} of {number} backward passes were zeroed before any step used them",
-                  "Does an epoch end in the middle of an accumulation window? With more ranks an epoch has fewer "
-                  "minibatches, so more of it is lost. Fine if intended", fault=False)
+        passes = sum(thrown) + sum(len(row[0]["step"].passes) for row in rows)
+        found.say_by_name("gradients thrown away", thrown=sum(thrown), passes=passes)
     several = [shared for row in rows if (shared := _shared_rows([data["step"] for data in row]))]
     is_known = "data" in found.coverage and found.coverage["data"].state == "judged"  # by indices: two may be alike
     if len(several) > 1 and not is_known and not found.faults.keys() & OF_DATA:
-        found.add("same example on several ranks", f"in {len(several)} of {len(rows)} steps, a rank trains on an "
-                  "example that another rank trains on in the same step",
-                  "Do the ranks go through the data at different speeds, or in different epochs? Fine if the "
-                  "examples are drawn with replacement", fault=False)
+        found.say_by_name("same example on several ranks", several=len(several), steps=len(rows))
 
 
 def _shared_rows(many: Sequence[Step]) -> int:

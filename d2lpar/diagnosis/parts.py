@@ -28,7 +28,9 @@ def local(x: Any) -> Any:
 
 
 def can_be_put_together(p: Any) -> bool:
-    """Whether a parameter is in parts along one dimension, and whole otherwise."""
+    """Whether this rank has a part of it, and it is in parts along one dimension at most, and whole otherwise."""
+    if p.device_mesh.get_coordinate() is None:
+        return False
     cuts = [placement.is_shard() for placement in p.placements]
     return sum(cuts) <= 1 and all(cut or placement.is_replicate() for cut, placement in zip(cuts, p.placements)) and (
         type(p.placements[cuts.index(True)]).__name__ == "Shard" if any(cuts) else True)
@@ -41,7 +43,7 @@ def ranks_of_parts(p: Any) -> tuple[int, ...]:
     return tuple(p.device_mesh.mesh[index].flatten().tolist())
 
 
-def cut(whole: Tensor, p: Any, keep: Callable[[Tensor], Tensor]) -> Tensor:
+def cut_like(whole: Tensor, p: Any, keep: Callable[[Tensor], Tensor]) -> Tensor:
     """What is kept of each part of a tensor that is cut like this parameter."""
     dim = next((placement.dim for placement in p.placements if placement.is_shard()), 0)
     number = len(ranks_of_parts(p))

@@ -116,7 +116,7 @@ class Recorder:
         self.hooks: list[Any] = []
         self.patched: list[Any] = []
         self.scale = 1.0
-        self._waiting: dict[int, Tensor] = {}  # gradients of earlier passes that only another optimizer will take
+        self.waiting: dict[int, Tensor] = {}  # gradients of earlier passes that only another optimizer will take
         self.forget()
 
     def __deepcopy__(self, memo: dict) -> Recorder:
@@ -134,7 +134,7 @@ class Recorder:
         self._clipped: tuple[Values, Values] | None = None  # the gradients before and after PyTorch's last clipping
         self._lines: dict[str, str] = {}
         self._reduced = 0
-        self._arrived: dict[int, bool] = {}  # by parameter in parts, exchanged since the last step: is it not zero?
+        self.arrived: dict[int, bool] = {}  # by parameter in parts, exchanged since the last step: is it not zero?
 
     def keep(self, x: Tensor) -> Tensor:
         """What is noted of a tensor."""
@@ -241,8 +241,8 @@ class Recorder:
             self._passes[number] = {}
         is_zero = self.has_no_gradient(p)
         if is_zero:
-            self._waiting.pop(id(p), None)
-        elif len(self._passes) == 1 and id(p) not in self._passes[number] and id(p) not in self._waiting:
+            self.waiting.pop(id(p), None)
+        elif len(self._passes) == 1 and id(p) not in self._passes[number] and id(p) not in self.waiting:
             self._stale = True
         if is_zero and self.would_have_arrived(p):  # the gradients of earlier passes were zeroed
             for earlier, own in self._passes.items():

@@ -6,7 +6,6 @@ puts these files into place, starts the script once more, and compares its first
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -110,8 +109,3 @@ def _leads_elsewhere(row: Sequence[dict], first: Sequence[dict]) -> bool:
     pairs = [(one["step"], other["step"]) for one, other in zip(row, first)]
     return not any(differing([one.gradients, other.gradients], norm(one.gradients)) for one, other in pairs) and any(
         differing([one.after, other.after]) for one, other in pairs)
-
-
-def path_of(saved: str) -> str:
-    """What a script is given as its checkpoint: a file, or the folder of a distributed checkpoint."""
-    return os.path.dirname(saved) if saved.endswith(".distcp") else saved

@@ -355,6 +355,10 @@ RULES = [
     Rule("watch", "gradients of earlier steps", _elsewhere,
          "{when}a step's gradient still contains the previous step's gradient", "",
          "Call optimizer.zero_grad() once per step: after optimizer.step(), not between the micro-batches of one step"),
+    Rule("watch", "same parts", _elsewhere,
+         "each rank's part of the parameters starts with the same random numbers", "{names}",
+         "A network that is initialised in parts needs a different seed for each part of it; or initialise it whole, "
+         "before fully_shard"),
     Rule("watch", "resumed run differs", _elsewhere,
          "the script was started again with its first checkpoint, and goes on unlike the uninterrupted run", "{off}",
          "Save and restore the parameters, the optimizer's state, the scheduler, the GradScaler and the number of "
@@ -389,6 +393,14 @@ RULES = [
          "all ranks draw the same random numbers in every step, for different examples", "from {generator}",
          "For noise, masks or mixing, seed each rank with seed + rank, after the network is made. Fine if all ranks "
          "need the same numbers, as for a permutation that they share", fault=False),
+    Rule("watch", "gradients thrown away", _elsewhere,
+         "the gradients of {thrown} of {passes} backward passes were zeroed before any step used them", "",
+         "Does an epoch end in the middle of an accumulation window? With more ranks an epoch has fewer minibatches, "
+         "so more of it is lost. Fine if intended", fault=False),
+    Rule("watch", "same example on several ranks", _elsewhere,
+         "in {several} of {steps} steps, a rank trains on an example that another rank trains on in the same step", "",
+         "Do the ranks go through the data at different speeds, or in different epochs? Fine if the examples are drawn "
+         "with replacement", fault=False),
     Rule("watch", "same augmentation", _elsewhere,
          "the examples are augmented at random, and all ranks start from the same random state, so the first "
          "examples of all shards are changed in the same way", "",

@@ -86,8 +86,8 @@ def saves_on_all_ranks(file: str) -> list[int]:
     return [call.lineno for call in saves if _is_reached_by_all(call, above, calls, set())]
 
 
-def _is_reached_by_all(call: ast.AST, above: dict[ast.AST, ast.AST], calls: list[ast.Call], seen: set[str]) -> bool:
-    node = call
+def _is_reached_by_all(call: ast.Call, above: dict[ast.AST, ast.AST], calls: list[ast.Call], seen: set[str]) -> bool:
+    node: ast.AST = call
     while (parent := above.get(node)) is not None:
         if isinstance(parent, (ast.If, ast.IfExp, ast.With, ast.BoolOp, ast.Try, ast.Lambda)) and not (
                 isinstance(parent, ast.If) and "__name__" in ast.unparse(parent.test)):

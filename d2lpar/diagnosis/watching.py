@@ -57,7 +57,7 @@ from d2lpar.diagnosis.examples import (
 )
 from d2lpar.diagnosis.kept_files import KEPT_BYTES, KeptFiles
 from d2lpar.diagnosis.loss_weights import LossTerm, watch_loss
-from d2lpar.diagnosis.parts import can_be_put_together, cut, fsdp, local, ranks_of_parts
+from d2lpar.diagnosis.parts import can_be_put_together, cut_like, fsdp, local, ranks_of_parts
 from d2lpar.diagnosis.recording import (
     COLLECTIVES,
     HERE,
@@ -69,7 +69,6 @@ from d2lpar.diagnosis.recording import (
     script_frames,
     script_line,
 )
-from d2lpar.diagnosis.resuming import path_of
 from d2lpar.diagnosis.some_ranks import under_rank_test
 
 SETTINGS = "D2LPAR_WATCH"  # the environment variable that passes the settings to a script's child processes
@@ -484,7 +483,8 @@ class Watcher(Recorder):
         if not os.path.exists(saved):  # it has been renamed since
             beside = [path for path in paths if os.path.dirname(path) == os.path.dirname(os.path.realpath(saved))]
             saved = max(beside or paths, key=os.path.getmtime, default=saved)
-        self.log.note("checkpoint", steps=self.num_steps, path=path_of(saved), is_small=is_small)
+        path = os.path.dirname(saved) if saved.endswith(".distcp") else saved
+        self.log.note("checkpoint", steps=self.num_steps, path=path, is_small=is_small)
 
     def _look_at_evaluation(self, module: nn.Module) -> None:
         if self._phase == "evaluation":
@@ -499,7 +499,7 @@ class Watcher(Recorder):
     def look_for_parameters(self) -> None:
         """Include DTensors that are whole on each rank."""
         for p in self.networks.parameters():
-            if hasattr(p, "device_mesh") and all(placement.is_replicate() for placement in p.placements):
+            if hasattr(p, "device_mesh") and can_be_put_together(p) and len(ranks_of_parts(p)) == 1:
                 self._add_part(p)
         super().look_for_parameters()
 
@@ -537,7 +537,7 @@ class Watcher(Recorder):
         return making_whole
 
     def _arriving(self, part: Tensor) -> None:
-        self._arrived[id(part)] = not self.has_no_gradient(part)
+        self.arrived[id(part)] = not self.has_no_gradient(part)
 
     def has_no_gradient(self, p: Tensor) -> bool:
         """Of a parameter in parts, whether this rank's part is zero."""
@@ -546,18 +546,18 @@ class Watcher(Recorder):
     def would_have_arrived(self, p: Tensor) -> bool:
         """Of a parameter in parts, whether an exchange has been seen; this rank's part may be zero even then."""
         return id(p) not in self._with_hooks or (
-            id(p) in self._arrived and (self._arrived[id(p)] or p.grad is None))
+            id(p) in self.arrived and (self.arrived[id(p)] or p.grad is None))
 
     def keep_own(self, p: Tensor, grad: Tensor) -> Tensor:
         """Of a parameter in parts, each part of it."""
-        return cut(local(grad), p, self.keep) if id(p) in self._parts else self.keep(grad)
+        return cut_like(local(grad), p, self.keep) if id(p) in self._parts else self.keep(grad)
 
     def _ranks_of_parts(self) -> dict[str, tuple[int, ...]]:
         return {name: ranks_of_parts(p) for name, p in self.networks.named_parameters() if self._is_in_parts(p)}
 
     def _is_in_parts(self, p: Tensor) -> bool:
-        """Whether its parts can be put together; not if its gradient is a DTensor that is still to be added up."""
-        placements = getattr(p.grad, "placements", ())
+        """Whether its parts can be put together; not if its gradient is still to be added up."""
+        placements: Any = getattr(p.grad, "placements", ())
         return id(p) in self._parts and not any(placement.is_partial() for placement in placements)
 
     def refuse_shards(self) -> None:
@@ -687,7 +687,7 @@ class Watcher(Recorder):
     def _take_what_waits(self) -> None:
         """A gradient also holds earlier passes, after which only other optimizers have stepped."""
         known = {id(p): p for p in self.networks.parameters()}
-        waiting = {key: grad for key, grad in self._waiting.items()
+        waiting = {key: grad for key, grad in self.waiting.items()
                    if key in known and not self.has_no_gradient(known[key])}
         if self._recalled:  # the last of them is one of these
             waiting = {key: grad for key, grad in waiting.items() if any(key in own for own in self._passes.values())}
@@ -701,10 +701,10 @@ class Watcher(Recorder):
         """Begin a new step."""
         if self._stepped is not None:
             held = {id(p) for group in self._stepped.param_groups for p in group["params"]}
-            waiting = self._passes.pop(EARLIER, {}) if not self._recalled else dict(self._waiting)
+            waiting = self._passes.pop(EARLIER, {}) if not self._recalled else dict(self.waiting)
             for own in self._passes.values() if not self._recalled else ():
                 waiting |= {key: waiting[key] + grad if key in waiting else grad for key, grad in own.items()}
-            self._waiting = {key: grad for key, grad in waiting.items() if key not in held}
+            self.waiting = {key: grad for key, grad in waiting.items() if key not in held}
         if self._passes and not self._recalled:
             self._before = {name: vars(self)[name] for name in OF_A_BACKWARD_PASS}
         self._recalled = False
