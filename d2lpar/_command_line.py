@@ -95,8 +95,8 @@ def _parser() -> argparse.ArgumentParser:
               "once more with it")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
-        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number, and "
-        "{checkpoint} the path of the script's first checkpoint, which only the second run is given. "
+        epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number, "
+        "and {checkpoint} the path of the script's first checkpoint, which only the second run is given. "
         "Exit codes: 0 no fault was found, 1 a fault was found, 2 it could not be run or took no optimizer step, 3 no "
         "fault was found, but the start, the exchange, the update, the data or a resumed run could not be judged "
         "(--allow unjudged makes it 0)." + MANUAL)
