@@ -1163,6 +1163,12 @@ def test_the_stored_rates_count_every_script(root: Path):
             f"Put new scripts elsewhere: those in tests/watch/{folder} were held out, and their rates stay {ADD_A_RULE}")
         assert rates["lines"] == gate.rows(rates)
         assert {path.stem for path in (root / "tests" / "watch" / folder).glob("*.py")} == set(cases)
+    third = gate.cases(root / "tests" / "watch" / "third_round")
+    kinds = Counter(case["is"] for name, case in third.items() if not name.startswith("style_"))
+    for when in ("", ", before"):
+        rates = stored[f"watch, held out, third round{when}"]
+        assert (rates["right"], rates["wrong"]) == (kinds["right"], kinds["wrong"]) == (40, 40) and rates["lines"] == gate.rows(rates)
+    assert {path.stem for path in (root / "tests" / "watch" / "third_round").glob("*.py")} == set(third)
     every = gate_watch.of_bugs() | gate_watch.of_diagnose() | gate_watch.of_folder(root / "tests" / "watch" / "tuned")
     kinds = Counter(case["is"] for case in every.values() if not case.get("beyond"))
     rates = stored["watch, tuned"]
