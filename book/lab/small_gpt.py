@@ -1,0 +1,106 @@
+"""Train the GPT of the chapter on texts for longer than a page can: `python book/lab/small_gpt.py`.
+
+First, a GPT of four blocks on two ranks, in bfloat16, with samples before and after. Then the two ways to average a loss over
+texts of different lengths, one text per row, each with three seeds. Writes `d2lpar/pages/stored/small_gpt.json`, in
+about twenty minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from d2lpar import RankGroup
+from d2lpar.pages.mean_of_means import mean_of_means
+from d2lpar.texts import GPT, inputs_and_targets, pack, paragraphs, sample, token_backward, train_texts
+from d2lpar.timing import describe_machine
+
+STORED = Path(__file__).resolve().parents[2] / "d2lpar" / "pages" / "stored" / "small_gpt.json"
+COMMAND = "python book/lab/small_gpt.py"
+HELD_OUT = 200  # texts that nobody trains on
+LONG = {"width": 128, "depth": 4, "length": 256}
+LONG_UPDATES, LONG_SEED = 800, 0
+STARTS = (b"", b"Returns a tensor", b"Args:")
+SHORT, SHORT_UPDATES, SEEDS = {"length": 128}, 200, range(3)
+
+
+def shuffled_texts(longest: int, seed: int) -> tuple[list[bytes], list[bytes]]:
+    """The texts to train on, in an order that depends on the seed, and those held out, which do not."""
+    texts = paragraphs(longest)
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(2026)).tolist()
+    held, train = order[:HELD_OUT], order[HELD_OUT:]
+    turn = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed)).tolist()
+    return [texts[train[i]] for i in turn], [texts[i] for i in held]
+
+
+@torch.no_grad()
+def mean_loss(net: nn.Module, rows: Tensor) -> float:
+    """Over all tokens of all rows, in float32."""
+    total, count = 0.0, 0
+    for part in rows.split(16):
+        x, y = inputs_and_targets(part)
+        total += F.cross_entropy(net(x).flatten(0, 1), y.flatten(), reduction="sum").item()
+        count += int((y != -100).sum())
+    return total / count
+
+
+def samples(net: nn.Module) -> list[str]:
+    return [sample(net, start, most=200) for start in STARTS]
+
+
+def long_run(ranks: RankGroup) -> dict[str, Any]:
+    """The curve of the long run, and samples before it and at its end."""
+    texts, held = shuffled_texts(LONG["length"] - 1, LONG_SEED)
+    rows, held_rows = pack(texts, LONG["length"]), pack(held, LONG["length"])
+    torch.manual_seed(LONG_SEED)
+    start = GPT(**LONG)
+    found: dict[str, Any] = {"model": LONG, "updates": LONG_UPDATES, "seed": LONG_SEED, "rows": len(rows), "texts": len(texts),
+                             "samples": {"0": samples(start)}, "held_out": {"0": mean_loss(start, held_rows)}}
+    losses, net = ranks.run(partial(train_texts, bf16=True, lr=2e-3), start, rows, LONG_UPDATES)[0]
+    found["losses"] = [float(f"{loss:.4g}") for loss in losses.tolist()]
+    found["samples"][f"{LONG_UPDATES}"] = samples(net)
+    found["held_out"][f"{LONG_UPDATES}"] = mean_loss(net, held_rows)
+    return found
+
+
+def two_means(ranks: RankGroup) -> dict[str, Any]:
+    """Held-out losses per token, after training with either mean: one text per row, or packed."""
+    found: dict[str, Any] = {"model": SHORT, "updates": SHORT_UPDATES, "seeds": list(SEEDS)}
+    for layout in ("one text per row", "packed"):
+        for name, backward in (("all tokens", token_backward), ("mean of means", mean_of_means)):
+            for seed in SEEDS:
+                texts, held = shuffled_texts(SHORT["length"] - 1, seed)
+                texts = texts[:12 * SHORT_UPDATES] if layout != "packed" else texts
+                length = SHORT["length"]
+                rows = pack(texts, length) if layout == "packed" else torch.cat([pack([text], length) for text in texts])
+                torch.manual_seed(seed)
+                _, net = ranks.run(partial(train_texts, backward=backward), GPT(**SHORT), rows, SHORT_UPDATES)[0]
+                found.setdefault(layout, {}).setdefault(name, []).append(mean_loss(net, pack(held, length)))
+                print(layout, name, seed, found[layout][name][-1], file=sys.stderr, flush=True)
+    return found
+
+
+def main() -> None:
+    about = {"command": COMMAND, "date": f"{datetime.date.today()}", "ranks": 2, "threads": 1,
+             "machine": "{processor}".format(**describe_machine()), "details": describe_machine()}
+    with RankGroup(2, "gloo") as ranks:
+        ranks.run(one_thread)
+        means = two_means(ranks)
+        stored = {"about": about, "two_means": means, "long": long_run(ranks)}
+    STORED.write_text(json.dumps(stored) + "\n", "utf8")
+
+
+def one_thread(rank: int) -> None:
+    torch.set_num_threads(1)
+
+
+if __name__ == "__main__":
+    main()

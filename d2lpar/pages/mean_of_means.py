@@ -1,0 +1,20 @@
+"""The wrong mean of the chapter on texts: each micro-batch is given equal weight, however many tokens it has."""
+
+from contextlib import nullcontext
+
+import torch
+import torch.distributed as dist
+from torch.nn import functional as F
+
+
+def mean_of_means(model, batches, bf16=False):
+    """Compute the gradient of the mean of the micro-batches' means; return that mean."""
+    mean = torch.zeros((), dtype=torch.float64)
+    for i, (x, y) in enumerate(batches, 1):
+        with nullcontext() if i == len(batches) else model.no_sync():
+            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+                share = F.cross_entropy(model(x).flatten(0, 1), y.flatten()) / len(batches)
+            share.backward()
+        mean = mean + share.detach()
+    dist.all_reduce(mean)
+    return mean.item() / dist.get_world_size()
