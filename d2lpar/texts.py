@@ -47,7 +47,18 @@ def _pieces(paragraph: bytes, longest: int) -> list[bytes]:
 
 def pack(texts, length):
     """Rows of length + 1 tokens. Each text follows a 0, and goes into the last row if
-    it still fits there, otherwise into a new row. Zeros fill up a row."""
+    it still fits there, otherwise into a new row. Zeros fill up a row.
+
+    Args:
+        texts: a list of `bytes`, none of which contains a 0.
+        length: of a row, without its last token, which is only a target.
+
+    Returns:
+        Tokens of dtype int64 and shape (rows, length + 1). Each row begins and ends with a 0.
+
+    Raises:
+        ValueError: if a text and the 0 before it do not fit into a row.
+    """
     if any(len(text) >= length for text in texts):  # package only
         raise ValueError(f"a text must be shorter than a row, {length}")  # package only
     rows = []
@@ -60,7 +71,14 @@ def pack(texts, length):
 
 def inputs_and_targets(rows):
     """All tokens but the last, and for each of them the next one, or -100: after a 0, a
-    0 is not counted."""
+    0 is not counted.
+
+    Args:
+        rows: tokens of shape (rows, length + 1), as `pack` returns them.
+
+    Returns:
+        Two tensors of shape (rows, length): the first is a view of `rows`, and the second is new.
+    """
     x, y = rows[:, :-1], rows[:, 1:]
     return x, y.masked_fill((x == 0) & (y == 0), -100)
 
@@ -108,7 +126,18 @@ class GPT(nn.Module):
 
 def token_backward(model, batches, bf16=False):
     """Compute the gradient of the mean loss over all tokens of all ranks' batches, with
-    one exchange; return that mean. A batch is a pair of inputs and targets."""
+    one exchange; return that mean. A batch is a pair of inputs and targets.
+
+    All ranks call it at the same time. It adds to the gradients that are there.
+
+    Args:
+        model: a network in DistributedDataParallel, which returns scores of shape (rows, length, tokens).
+        batches: this rank's micro-batches, at least one; targets of -100 are not counted.
+        bf16: whether the forward pass runs under autocast to bfloat16, on the CPU.
+
+    Returns:
+        The mean loss over all tokens of all ranks, in nats.
+    """
     count = sum((y != -100).sum() for _, y in batches)
     dist.all_reduce(count)
     mean = torch.zeros((), dtype=torch.float64)
@@ -124,7 +153,11 @@ def token_backward(model, batches, bf16=False):
 
 
 def decay_groups(net, decay=0.1):
-    """Parameter groups for AdamW: only matrices decay, but no biases and no LayerNorm."""
+    """Parameter groups for AdamW: only matrices decay, but no biases and no LayerNorm.
+
+    Returns:
+        Two groups, the first with a `weight_decay` of `decay`, and the second with none.
+    """
     params = list(net.parameters())
     return [{"params": [p for p in params if p.dim() > 1], "weight_decay": decay},
             {"params": [p for p in params if p.dim() <= 1], "weight_decay": 0.0}]
@@ -139,7 +172,19 @@ def warm_cosine(step, num_updates, warm_up=10):
 def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=False,
                 batch=12, micro=2, lr=3e-3, clip=1.0):
     """Train on `batch` rows per update, of which a rank takes its share in micro-batches
-    of `micro` rows; return the losses and the network."""
+    of `micro` rows; return the losses and the network.
+
+    Args:
+        rank: the number of this rank in the group, which is there already.
+        net: trained in place; all ranks start with rank 0's parameters.
+        rows: as `pack` returns them, the same on all ranks; after the last one, the first is next.
+        backward: called with a model, micro-batches and `bf16`, as `token_backward` is.
+        lr: the peak of the learning rate.
+        clip: the largest norm of a gradient.
+
+    Returns:
+        The mean loss of each update, in float64, of shape (num_updates,), and `net`.
+    """
     model, losses = DDP(net), []
     optimizer = torch.optim.AdamW(decay_groups(net), betas=(0.9, 0.95))
     for step in range(num_updates):
@@ -157,7 +202,16 @@ def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=Fals
 
 def flop_per_token(params, depth, width, length):
     """Operations per token of a training step: 6 for each parameter that multiplies, and
-    12 * depth * width * length for attention, whose whole square is counted."""
+    12 * depth * width * length for attention, whose whole square is counted.
+
+    Args:
+        params: the number of parameters in matrices that multiply: no tables, biases and LayerNorms.
+        depth: the number of blocks.
+        width: the number of values of a token's vector.
+        length: the number of tokens of a row.
+
+    Source: Chowdhery et al., 2022, "PaLM", Appendix B.
+    """
     return 6 * params + 12 * depth * width * length
 
 
