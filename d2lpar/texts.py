@@ -138,7 +138,7 @@ def token_backward(model, batches, bf16=False):
     Returns:
         The mean loss over all tokens of all ranks, in nats.
     """
-    count = sum((y != -100).sum() for _, y in batches)
+    count = torch.stack([(y != -100).sum() for _, y in batches]).sum()
     dist.all_reduce(count)
     mean = torch.zeros((), dtype=torch.float64)
     for i, (x, y) in enumerate(batches, 1):

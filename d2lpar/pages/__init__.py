@@ -16,7 +16,7 @@ from d2lpar.pages.kill_tests import Kill as Kill
 from d2lpar.pages.kill_tests import PowerOff as PowerOff
 from d2lpar.pages.kill_tests import differing as differing
 from d2lpar.pages.kill_tests import kill_test as kill_test
-from d2lpar.pages.mean_of_means import mean_of_means as mean_of_means
+from d2lpar.pages.means import mean_of_means as mean_of_means
 from d2lpar.pages.message_audit import AuditError as AuditError
 from d2lpar.pages.message_audit import audit as audit
 from d2lpar.pages.plot import draw_call as draw_call

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.nn import functional as F
 
-import d2lpar
+from d2lpar import texts
 from d2lpar.texts import GPT, inputs_and_targets, pack, paragraphs
 
 
@@ -78,7 +78,7 @@ IMPORTED = "from d2lpar.texts import GPT, inputs_and_targets, pack, paragraphs\n
 
 def original_script() -> str:
     """The text of the book's script."""
-    return Path(d2lpar.__file__).with_name("train_ddp.py").read_text("utf8")
+    return Path(texts.__file__).with_name("train_ddp.py").read_text("utf8")
 
 
 def gpt_script() -> str:
@@ -88,7 +88,7 @@ def gpt_script() -> str:
     for node in reversed(ast.parse(text).body):
         if isinstance(node, ast.FunctionDef) and node.name in {*new, "augment"}:
             begin = min([node.lineno, *(one.lineno for one in node.decorator_list)]) - 1
-            end = node.end_lineno + (0 if node.name in new else 2)  # with the two empty lines after it
+            end = (node.end_lineno or node.lineno) + (0 if node.name in new else 2)  # and two empty lines
             lines[begin:end] = [new.get(node.name, "")]
     after = "from d2lpar.data import DataError\n"
     return "".join(lines).replace(after, after + IMPORTED)
@@ -96,8 +96,9 @@ def gpt_script() -> str:
 
 def diff_of_script(only: str | None = None) -> str:
     """The difference between the two scripts, or between their functions of this name, as a diff."""
-    texts = [text if only is None else _function(text, only) for text in (original_script(), gpt_script())]
-    lines = list(difflib.unified_diff(*(text.splitlines() for text in texts), lineterm="", n=2 if only else 0))
+    both = [text if only is None else _function(text, only) for text in (original_script(), gpt_script())]
+    old, new = (text.splitlines() for text in both)
+    lines = list(difflib.unified_diff(old, new, lineterm="", n=2 if only else 0))
     return "\n".join(line for line in lines[2:] if only is None or not line.startswith("@@"))
 
 

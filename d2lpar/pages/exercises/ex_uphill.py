@@ -14,7 +14,7 @@ def check(gradients):
         return f"Not yet: the answer must be three finite numbers, but it is {answer!r}."
     right = sum(numbers) / 3
     wrong = sum(max(-1.0, min(1.0, number)) for number in numbers) / 3
-    found = f"the mean is {right:g}, and the mean of the clipped gradients is {wrong:g}"
     if right * wrong < 0:
         return "Right."
-    return f"Not yet: {found}. The two must have opposite signs."
+    return (f"Not yet: the mean is {right:.3g}, and the mean of the clipped gradients is {wrong:.3g}.\n"
+            "  The two must have opposite signs.")

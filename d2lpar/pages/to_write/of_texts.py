@@ -26,8 +26,7 @@ def gradients(rank, fn, targets):
 
     def counted(state, bucket):
         exchanged.append(bucket.index())
-        group = torch.distributed.group.WORLD
-        work = torch.distributed.all_reduce(bucket.buffer().div_(group.size()), async_op=True)
+        work = torch.distributed.all_reduce(bucket.buffer().div_(torch.distributed.get_world_size()), async_op=True)
         return work.get_future().then(lambda done: done.value()[0])
 
     model.register_comm_hook(None, counted)
