@@ -88,7 +88,8 @@ class Block(nn.Module):
 
     def __init__(self, width, heads):
         super().__init__()
-        self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.heads = heads
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(),
                                  nn.Linear(4 * width, width))
@@ -96,7 +97,7 @@ class Block(nn.Module):
     def forward(self, x, mask):
         """Both of shape (rows, length, width)."""
         qkv = self.qkv(self.norm1(x)).unflatten(2, (3, self.heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each: rows, heads, length, width of a head
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # rows, heads, length, width of a head
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         x = x + self.out(mixed.transpose(1, 2).flatten(2))
         return x + self.mlp(self.norm2(x))
@@ -110,14 +111,15 @@ class GPT(nn.Module):
         self.tokens = nn.Embedding(num_tokens, width)
         self.places = nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, num_tokens, bias=False)
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, num_tokens, bias=False)
 
     def forward(self, x):
-        """Of tokens (rows, length); the scores have shape (rows, length, num_tokens)."""
+        """Scores (rows, length, num_tokens) for tokens x of shape (rows, length)."""
         index = torch.arange(x.shape[1], device=x.device)
-        begin = index.where(x == 0, 0).cummax(1).values  # where each token's text begins
+        begin = index.where(x == 0, 0).cummax(1).values  # where a token's text begins
         same_text = begin[:, :, None] == begin[:, None, :]
-        mask = (same_text & (index[:, None] >= index))[:, None]  # the same for all heads
+        mask = (same_text & (index[:, None] >= index))[:, None]  # one for all heads
         x = self.tokens(x) + self.places(index - begin)
         for block in self.blocks:
             x = block(x, mask)
@@ -146,14 +148,14 @@ def token_backward(model, batches, bf16=False):
             with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
                 scores = model(x).flatten(0, 1)
                 share = F.cross_entropy(scores, y.flatten(), reduction="sum") / count
-            (share * dist.get_world_size()).backward()  # DDP takes the mean over the ranks
+            (share * dist.get_world_size()).backward()  # DDP averages over the ranks
         mean = mean + share.detach()
     dist.all_reduce(mean)
     return mean.item()
 
 
 def decay_groups(net, decay=0.1):
-    """Parameter groups for AdamW: only matrices decay, but no biases and no LayerNorm.
+    """Parameter groups for AdamW: matrices decay, biases and LayerNorms do not.
 
     Returns:
         Two groups, the first with a `weight_decay` of `decay`, and the second with none.
@@ -171,8 +173,8 @@ def warm_cosine(step, num_updates, warm_up=10):
 
 def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=False,
                 batch=12, micro=2, lr=3e-3, clip=1.0):
-    """Train on `batch` rows per update, of which a rank takes its share in micro-batches
-    of `micro` rows; return the losses and the network.
+    """Train on `batch` rows per update; each rank takes its share in micro-batches of
+    `micro` rows. Return the losses and the network.
 
     Args:
         rank: the number of this rank in the group, which is there already.
@@ -201,8 +203,8 @@ def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=Fals
 
 
 def flop_per_token(params, depth, width, length):
-    """Operations per token of a training step: 6 for each parameter that multiplies, and
-    12 * depth * width * length for attention, whose whole square is counted.
+    """Operations per token of a training step: 6 for each parameter that multiplies,
+    and 12 * depth * width * length for attention, whose whole square is counted.
 
     Args:
         params: the number of parameters in matrices that multiply: no tables, biases and LayerNorms.

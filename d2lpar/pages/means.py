@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 def mean_of_means(model, batches, bf16=False):
-    """Compute the gradient of the mean of all micro-batches' means; return that mean."""
+    """Compute the gradient of the mean of the micro-batches' means; return it."""
     means, parts = [], len(batches)
     for part, (x, y) in enumerate(batches, 1):
         with model.no_sync() if part < parts else nullcontext():

@@ -95,11 +95,11 @@ def gpt_script() -> str:
 
 
 def diff_of_script(only: str | None = None) -> str:
-    """The difference between the two scripts, or between their functions of this name, as a diff."""
+    """The difference between the two scripts, or between their functions of this name, as a diff; lines are cut at 88."""
     both = [text if only is None else _function(text, only) for text in (original_script(), gpt_script())]
     old, new = (text.splitlines() for text in both)
     lines = list(difflib.unified_diff(old, new, lineterm="", n=2 if only else 0))
-    return "\n".join(line for line in lines[2:] if only is None or not line.startswith("@@"))
+    return "\n".join(line[:88] for line in lines[2:] if only is None or not line.startswith("@@"))
 
 
 def _function(text: str, name: str) -> str:
