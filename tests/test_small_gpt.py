@@ -327,7 +327,7 @@ def whole_page(groups: dict[int, RankGroup]) -> Iterator[dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(d2lpar, "RankGroup", lambda world_size, backend: groups[world_size])
         for name, source in CELLS.items():
-            if name not in ("gpt-orders-run", "gpt-run-script", "gpt-mfu"):
+            if name not in ("gpt-orders-run", "gpt-mfu"):
                 exec(source, names)
         yield names
 

@@ -95,7 +95,7 @@ def gpt_script() -> str:
 
 
 def diff_of_script(only: str | None = None) -> str:
-    """The difference between the two scripts, or between their functions of this name, as a diff; lines are cut at 88."""
+    """The difference between both scripts, or between their functions of this name, as a diff; lines are cut at 88."""
     both = [text if only is None else _function(text, only) for text in (original_script(), gpt_script())]
     old, new = (text.splitlines() for text in both)
     lines = list(difflib.unified_diff(old, new, lineterm="", n=2 if only else 0))
