@@ -57,7 +57,7 @@ def pack(texts, length):
         Tokens of dtype int64 and shape (rows, length + 1). Each row begins and ends with a 0.
 
     Raises:
-        ValueError: if a text and the 0 before it do not fit into a row.
+        ValueError: if a text is as long as a row, or longer.
     """
     if any(len(text) >= length for text in texts):  # package only
         raise ValueError(f"a text must be shorter than a row, {length}")  # package only
@@ -104,15 +104,15 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A decoder: for each token of a row, the scores of all tokens that may follow."""
+    """A decoder: for each token of a row, the scores (logits) of all that may follow."""
 
     def __init__(self, width=64, depth=2, heads=4, length=256, num_tokens=256):
         super().__init__()
         self.tokens = nn.Embedding(num_tokens, width)
-        self.places = nn.Embedding(length, width)
+        self.positions = nn.Embedding(length, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(depth))
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, num_tokens, bias=False)
+        self.output = nn.Linear(width, num_tokens, bias=False)
 
     def forward(self, x):
         """Scores (rows, length, num_tokens) for tokens x of shape (rows, length)."""
@@ -120,32 +120,33 @@ class GPT(nn.Module):
         begin = index.where(x == 0, 0).cummax(1).values  # where a token's text begins
         same_text = begin[:, :, None] == begin[:, None, :]
         mask = (same_text & (index[:, None] >= index))[:, None]  # one for all heads
-        x = self.tokens(x) + self.places(index - begin)
+        x = self.tokens(x) + self.positions(index - begin)
         for block in self.blocks:
             x = block(x, mask)
-        return self.head(self.norm(x))
+        return self.output(self.norm(x))
 
 
 def token_backward(model, batches, bf16=False):
-    """Compute the gradient of the mean loss over all tokens of all ranks' batches, with
-    one exchange; return that mean. A batch is a pair of inputs and targets.
+    """Compute the gradient of the mean loss over the counted tokens of all ranks'
+    batches, and return that mean. Gradients are exchanged once. A batch is a pair of
+    inputs and targets.
 
-    All ranks call it at the same time. It adds to the gradients that are there.
+    All ranks call it at the same time, with gradients that are None or zero.
 
     Args:
         model: a network in DistributedDataParallel, which returns scores of shape (rows, length, tokens).
-        batches: this rank's micro-batches, at least one; targets of -100 are not counted.
-        bf16: whether the forward pass runs under autocast to bfloat16, on the CPU.
+        batches: this rank's micro-batches, at least one; targets of -100 are not counted. A batch may have no counted token.
+        bf16: whether the forward pass runs under autocast to bfloat16, on the device of the inputs.
 
     Returns:
-        The mean loss over all tokens of all ranks, in nats.
+        The mean loss over the counted tokens of all ranks, in nats.
     """
     count = torch.stack([(y != -100).sum() for _, y in batches]).sum()
     dist.all_reduce(count)
     mean = torch.zeros((), dtype=torch.float64)
     for i, (x, y) in enumerate(batches, 1):
         with nullcontext() if i == len(batches) else model.no_sync():
-            with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
                 scores = model(x).flatten(0, 1)
                 share = F.cross_entropy(scores, y.flatten(), reduction="sum") / count
             (share * dist.get_world_size()).backward()  # DDP averages over the ranks
@@ -155,7 +156,7 @@ def token_backward(model, batches, bf16=False):
 
 
 def decay_groups(net, decay=0.1):
-    """Parameter groups for AdamW: matrices decay, biases and LayerNorms do not.
+    """Parameter groups for AdamW: matrices and embeddings decay, the rest does not.
 
     Returns:
         Two groups, the first with a `weight_decay` of `decay`, and the second with none.
@@ -174,7 +175,7 @@ def warm_cosine(step, num_updates, warm_up=10):
 def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=False,
                 batch=12, micro=2, lr=3e-3, clip=1.0):
     """Train on `batch` rows per update; each rank takes its share in micro-batches of
-    `micro` rows. Return the losses and the network.
+    `micro` rows. Return losses, gradient norms before clipping, and the network.
 
     Args:
         rank: the number of this rank in the group, which is there already.
@@ -185,29 +186,31 @@ def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=Fals
         clip: the largest norm of a gradient.
 
     Returns:
-        The mean loss of each update, in float64, of shape (num_updates,), and `net`.
+        The mean loss of each update and the norm of its gradient before clipping, both in float64 and of shape
+        (num_updates,), and `net`.
     """
-    model, losses = DDP(net), []
+    model, losses, norms = DDP(net), [], []
     optimizer = torch.optim.AdamW(decay_groups(net), betas=(0.9, 0.95))
     for step in range(num_updates):
-        places = torch.arange(step * batch, (step + 1) * batch) % len(rows)
-        mine = rows[places].tensor_split(dist.get_world_size())[rank]
+        which = torch.arange(step * batch, (step + 1) * batch) % len(rows)
+        mine = rows[which].tensor_split(dist.get_world_size())[rank]
         batches = [inputs_and_targets(part) for part in mine.split(micro)]
         for group in optimizer.param_groups:
             group["lr"] = lr * warm_cosine(step, num_updates)
         optimizer.zero_grad()
         losses.append(backward(model, batches, bf16))
-        nn.utils.clip_grad_norm_(net.parameters(), clip)
+        norms.append(nn.utils.clip_grad_norm_(net.parameters(), clip).item())
         optimizer.step()
-    return torch.tensor(losses, dtype=torch.float64), net
+    return *(torch.tensor(x, dtype=torch.float64) for x in (losses, norms)), net
 
 
 def flop_per_token(params, depth, width, length):
     """Operations per token of a training step: 6 for each parameter that multiplies,
-    and 12 * depth * width * length for attention, whose whole square is counted.
+    and 12 * depth * width * length for attention, whose whole square of query-key
+    products is counted.
 
     Args:
-        params: the number of parameters in matrices that multiply: no tables, biases and LayerNorms.
+        params: the number of parameters in matrices that multiply: no embeddings that are only looked up, no biases, no LayerNorms.
         depth: the number of blocks.
         width: the number of values of a token's vector.
         length: the number of tokens of a row.

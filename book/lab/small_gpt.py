@@ -1,25 +1,30 @@
 """Train the GPT of the chapter on texts for longer than a page can: `python book/lab/small_gpt.py`.
 
-A GPT of four blocks on two ranks, in bfloat16, with samples before and after; and the two ways to average a loss over
-texts of different lengths, one text per row and packed, each with three seeds. Writes what is missing of
-`d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete the file to do all runs again.
+A GPT of four blocks on two ranks, in bfloat16, with samples before and after; the two ways to average a loss over texts
+of different lengths, one text per row and packed, each with three seeds; how far their gradients are apart, before
+training and after 100 updates; and the digits that the losses of one rank and two share after 200 updates. Writes what is
+missing of `d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete the file to do all runs again.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
+import math
 import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.nn import functional as F
 
 from d2lpar import RankGroup
 from d2lpar.pages.means import mean_of_means
+from d2lpar.scratch import distance
 from d2lpar.texts import GPT, inputs_and_targets, pack, paragraphs, sample, token_backward, train_texts
 from d2lpar.timing import describe_machine
 
@@ -31,6 +36,8 @@ LONG = {"width": 128, "depth": 4, "length": 256}
 LONG_UPDATES, LONG_SEED = 800, 0
 STARTS = (b"", b"Returns a tensor", b"Args:")
 SHORT, SHORT_UPDATES, SEEDS = {"length": 128}, 200, range(3)
+LAYOUTS = {"packed": 128, "one text per row": 64}  # rows of the page
+APART_UPDATES, APART_BATCHES = 100, 12
 
 
 def shuffled_texts(longest: int, seed: int) -> tuple[list[bytes], list[bytes]]:
@@ -66,7 +73,7 @@ def long_run(ranks: RankGroup) -> dict[str, Any]:
     found: dict[str, Any] = {"model": LONG, "updates": LONG_UPDATES, "seed": LONG_SEED, "rows": len(rows),
                              "texts": len(texts), "samples": {"0": samples(start)},
                              "held_out": {"0": mean_loss(start, held_rows)}}
-    losses, net = ranks.run(partial(train_texts, bf16=True, lr=2e-3), start, rows, LONG_UPDATES, timeout_s=TIMEOUT_S)[0]
+    losses, _, net = ranks.run(partial(train_texts, bf16=True, lr=2e-3), start, rows, LONG_UPDATES, timeout_s=TIMEOUT_S)[0]
     found["losses"] = [float(f"{loss:.4g}") for loss in losses.tolist()]
     found["samples"][f"{LONG_UPDATES}"] = samples(net)
     found["held_out"][f"{LONG_UPDATES}"] = mean_loss(net, held_rows)
@@ -86,9 +93,60 @@ def two_means(ranks: RankGroup) -> dict[str, Any]:
                 rows = torch.cat([pack(part, length) for part in parts])
                 torch.manual_seed(seed)
                 train = partial(train_texts, backward=backward)
-                _, net = ranks.run(train, GPT(**SHORT), rows, SHORT_UPDATES, timeout_s=TIMEOUT_S)[0]
+                *_, net = ranks.run(train, GPT(**SHORT), rows, SHORT_UPDATES, timeout_s=TIMEOUT_S)[0]
                 found.setdefault(layout, {}).setdefault(name, []).append(mean_loss(net, pack(held, length)))
                 print(layout, name, seed, found[layout][name][-1], file=sys.stderr, flush=True)
+    return found
+
+
+def page_rows(layout: str) -> Tensor:
+    """The rows of the page: the same texts in the same order."""
+    texts, length = paragraphs(63), LAYOUTS[layout]
+    order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(0)).tolist()
+    shuffled = [texts[i] for i in order]
+    return pack(shuffled, length) if layout == "packed" else torch.cat([pack([text], length) for text in shuffled])
+
+
+def page_net() -> GPT:
+    torch.manual_seed(0)
+    return GPT(length=128)
+
+
+def gradient(rank: int, backward: Any, net: nn.Module, rows: Tensor) -> Tensor:
+    """Of a batch of twelve rows, in micro-batches of two."""
+    mine = rows.tensor_split(dist.get_world_size())[rank]
+    backward(DDP(net), [inputs_and_targets(part) for part in mine.split(2)])
+    return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+
+
+def means_apart(ranks: RankGroup) -> dict[str, Any]:
+    """How far the mean of means is from the right gradient, in twelve batches before training, and in the twelve that
+    follow 100 updates."""
+    found: dict[str, Any] = {"updates": APART_UPDATES, "seed": 0}
+    for layout in LAYOUTS:
+        rows = page_rows(layout)
+        *_, trained = ranks.run(train_texts, page_net(), rows, APART_UPDATES, timeout_s=TIMEOUT_S)[0]
+        for when, net, first in (("0", page_net(), 0), (f"{APART_UPDATES}", trained, APART_UPDATES)):
+            net = net.double()
+            for batch in rows[12 * first:12 * (first + APART_BATCHES)].split(12):
+                net.zero_grad()
+                wrong, right = (ranks.run(gradient, way, net, batch, timeout_s=TIMEOUT_S)[0]
+                                for way in (mean_of_means, token_backward))
+                found.setdefault(layout, {}).setdefault(when, []).append(float(f"{distance([wrong], [right]):.4g}"))
+    return found
+
+
+def curves_apart(ranks: RankGroup) -> dict[str, Any]:
+    """The digits that the losses of one rank and of two share after more updates than the page has."""
+    found: dict[str, Any] = {"updates": SHORT_UPDATES, "seed": 0}
+    rows = page_rows("packed")
+    with RankGroup(1, "gloo") as alone:
+        alone.run(one_thread)
+        for name, bf16 in (("float32", False), ("bf16 autocast", True)):
+            one, two = (group.run(partial(train_texts, bf16=bf16), page_net(), rows, SHORT_UPDATES, timeout_s=TIMEOUT_S)[0][0]
+                        for group in (alone, ranks))
+            found[name] = [round(-math.log10(max(1e-16, ((two - one) / one)[:n].abs().max().item())), 2)
+                           for n in (12, SHORT_UPDATES)]
     return found
 
 
@@ -98,7 +156,7 @@ def main() -> None:
     stored = json.loads(STORED.read_text("utf8")) if STORED.exists() else {"about": about}
     with RankGroup(2, "gloo") as ranks:
         ranks.run(one_thread)
-        for name, part in (("two_means", two_means), ("long", long_run)):
+        for name, part in (("two_means", two_means), ("long", long_run), ("means_apart", means_apart), ("curves_apart", curves_apart)):
             if name not in stored:
                 stored[name] = part(ranks)
                 STORED.write_text(json.dumps(stored) + "\n", "utf8")

@@ -26,3 +26,13 @@ def one_block(params, depth, width, length):
 def multiplications(params, depth, width, length):
     """An addition does not count."""
     return 3 * params + 6 * depth * width * length
+
+
+def length_squared(params, depth, width, length):
+    """The whole square for each token, as if rows were twice as long as the width."""
+    return 6 * params + 6 * depth * length**2
+
+
+def width_squared(params, depth, width, length):
+    """No length at all, for the same reason."""
+    return 6 * params + 24 * depth * width**2

@@ -75,3 +75,13 @@ def nothing_returned(texts, length):
     rows = []
     for text in texts:
         rows.append([0, *text])
+
+
+def only_ascii(texts, length):
+    """Bytes above 127 become question marks."""
+    rows = []
+    for text in texts:
+        if not rows or len(rows[-1]) + 1 + len(text) > length:
+            rows.append([])
+        rows[-1] += [0, *text.decode("ascii", "replace").replace("\ufffd", "?").encode()]
+    return torch.tensor([row + [0] * (length + 1 - len(row)) for row in rows])

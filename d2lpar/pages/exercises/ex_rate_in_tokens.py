@@ -24,7 +24,9 @@ def check(rate):
     for words, *numbers in CASES:
         answer, should = rate(*numbers), right(*numbers)
         given = ", ".join(f"{number:,.0f}" for number in numbers)
-        if not isinstance(answer, (int, float)):
+        try:
+            answer = float(answer)
+        except (TypeError, ValueError):
             return f"Not yet: rate({given}) must be a number, but it is {answer!r}."
         if not math.isclose(answer, should, rel_tol=1e-6, abs_tol=1e-9):
             return f"Not yet: {words},\n  rate({given}) is {answer:.4g}, and it should be {should:.4g}."

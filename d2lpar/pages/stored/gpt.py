@@ -28,6 +28,6 @@ for epoch in range(5):
             with nullcontext() if i == 1 else model.no_sync():
                 loss = F.cross_entropy(model(A).mT, b, reduction="sum") / tokens
                 (loss * dist.get_world_size()).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         warm_up.step()
