@@ -2,8 +2,9 @@
 
 A GPT of four blocks on two ranks, in bfloat16, with samples before and after; the two ways to average a loss over texts
 of different lengths, one text per row and packed, each with three seeds; how far their gradients are apart, before
-training and after 100 updates; and the digits that the losses of one rank and two share after 200 updates. Writes what is
-missing of `d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete the file to do all runs again.
+training and after 100 updates; the digits that the losses of one rank and two share after 200 updates; and a verdict of `watch`.
+Writes what is missing of `d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete the file to do
+all runs again, or one of its entries.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import datetime
 import json
 import math
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.nn import functional as F
 
-from d2lpar import RankGroup
+from d2lpar import RankGroup, watch
 from d2lpar.pages.means import mean_of_means
+from d2lpar.pages.results import stored_script
 from d2lpar.scratch import distance
 from d2lpar.texts import GPT, inputs_and_targets, pack, paragraphs, sample, token_backward, train_texts
 from d2lpar.timing import describe_machine
@@ -150,13 +153,23 @@ def curves_apart(ranks: RankGroup) -> dict[str, Any]:
     return found
 
 
+def verdict(ranks: RankGroup) -> str:
+    """What `watch` says of the page's script if its gradients are set to zero once per epoch."""
+    zero, loop, text = "        optimizer.zero_grad()\n", "    for batch in loader:\n", stored_script("gpt")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "gpt.py")
+        path.write_text(text.replace(zero, "").replace(loop, "    optimizer.zero_grad()\n" + loop), "utf8")
+        return f"{watch([path])}"
+
+
 def main() -> None:
     about = {"command": COMMAND, "date": f"{datetime.date.today()}", "ranks": 2, "threads": 1,
              "machine": "{processor}".format(**describe_machine()), "details": describe_machine()}
     stored = json.loads(STORED.read_text("utf8")) if STORED.exists() else {"about": about}
     with RankGroup(2, "gloo") as ranks:
         ranks.run(one_thread)
-        for name, part in (("two_means", two_means), ("long", long_run), ("means_apart", means_apart), ("curves_apart", curves_apart)):
+        for name, part in (("two_means", two_means), ("long", long_run), ("means_apart", means_apart), ("curves_apart", curves_apart),
+                           ("zero once per epoch", verdict)):
             if name not in stored:
                 stored[name] = part(ranks)
                 STORED.write_text(json.dumps(stored) + "\n", "utf8")
