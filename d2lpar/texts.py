@@ -104,7 +104,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """A decoder: for each token of a row, the scores (logits) of all that may follow."""
+    """A decoder: for each token of a row, the scores (logits) of the next one."""
 
     def __init__(self, width=64, depth=2, heads=4, length=256, num_tokens=256):
         super().__init__()
