@@ -135,7 +135,7 @@ def token_backward(model, batches, bf16=False):
 
     Args:
         model: a network in DistributedDataParallel, which returns scores of shape (rows, length, tokens).
-        batches: this rank's micro-batches, at least one; targets of -100 are not counted. A batch may have no counted token.
+        batches: this rank's micro-batches, at least one; targets of -100 are not counted, and may be all of a batch.
         bf16: whether the forward pass runs under autocast to bfloat16, on the device of the inputs.
 
     Returns:
@@ -210,7 +210,8 @@ def flop_per_token(params, depth, width, length):
     products is counted.
 
     Args:
-        params: the number of parameters in matrices that multiply: no embeddings that are only looked up, no biases, no LayerNorms.
+        params: the number of parameters in matrices that multiply: no biases, no LayerNorms, and no embeddings that
+            are only looked up.
         depth: the number of blocks.
         width: the number of values of a token's vector.
         length: the number of tokens of a row.

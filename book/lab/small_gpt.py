@@ -2,9 +2,9 @@
 
 A GPT of four blocks on two ranks, in bfloat16, with samples before and after; the two ways to average a loss over texts
 of different lengths, one text per row and packed, each with three seeds; how far their gradients are apart, before
-training and after 100 updates; the digits that the losses of one rank and two share after 200 updates; and a verdict of `watch`.
-Writes what is missing of `d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete the file to do
-all runs again, or one of its entries.
+training and after 100 updates; the digits that the losses of one rank and two share after 200 updates; and a verdict of
+`watch`. Writes what is missing of `d2lpar/pages/stored/small_gpt.json`, in about twenty minutes on two cores; delete
+the file to do all runs again, or one of its entries.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
 
 from d2lpar import RankGroup, watch
 from d2lpar.pages.means import mean_of_means
@@ -76,7 +76,8 @@ def long_run(ranks: RankGroup) -> dict[str, Any]:
     found: dict[str, Any] = {"model": LONG, "updates": LONG_UPDATES, "seed": LONG_SEED, "rows": len(rows),
                              "texts": len(texts), "samples": {"0": samples(start)},
                              "held_out": {"0": mean_loss(start, held_rows)}}
-    losses, _, net = ranks.run(partial(train_texts, bf16=True, lr=2e-3), start, rows, LONG_UPDATES, timeout_s=TIMEOUT_S)[0]
+    train = partial(train_texts, bf16=True, lr=2e-3)
+    losses, _, net = ranks.run(train, start, rows, LONG_UPDATES, timeout_s=TIMEOUT_S)[0]
     found["losses"] = [float(f"{loss:.4g}") for loss in losses.tolist()]
     found["samples"][f"{LONG_UPDATES}"] = samples(net)
     found["held_out"][f"{LONG_UPDATES}"] = mean_loss(net, held_rows)
@@ -107,7 +108,8 @@ def page_rows(layout: str) -> Tensor:
     texts, length = paragraphs(63), LAYOUTS[layout]
     order = torch.randperm(len(texts), generator=torch.Generator().manual_seed(0)).tolist()
     shuffled = [texts[i] for i in order]
-    return pack(shuffled, length) if layout == "packed" else torch.cat([pack([text], length) for text in shuffled])
+    parts = [shuffled] if layout == "packed" else [[text] for text in shuffled]
+    return torch.cat([pack(part, length) for part in parts])
 
 
 def page_net() -> GPT:
@@ -146,7 +148,8 @@ def curves_apart(ranks: RankGroup) -> dict[str, Any]:
     with RankGroup(1, "gloo") as alone:
         alone.run(one_thread)
         for name, bf16 in (("float32", False), ("bf16 autocast", True)):
-            one, two = (group.run(partial(train_texts, bf16=bf16), page_net(), rows, SHORT_UPDATES, timeout_s=TIMEOUT_S)[0][0]
+            train = partial(train_texts, bf16=bf16)
+            one, two = (group.run(train, page_net(), rows, SHORT_UPDATES, timeout_s=TIMEOUT_S)[0][0]
                         for group in (alone, ranks))
             found[name] = [round(-math.log10(max(1e-16, ((two - one) / one)[:n].abs().max().item())), 2)
                            for n in (12, SHORT_UPDATES)]
@@ -168,8 +171,9 @@ def main() -> None:
     stored = json.loads(STORED.read_text("utf8")) if STORED.exists() else {"about": about}
     with RankGroup(2, "gloo") as ranks:
         ranks.run(one_thread)
-        for name, part in (("two_means", two_means), ("long", long_run), ("means_apart", means_apart), ("curves_apart", curves_apart),
-                           ("zero once per epoch", verdict)):
+        parts = {"two_means": two_means, "long": long_run, "means_apart": means_apart, "curves_apart": curves_apart,
+                 "zero once per epoch": verdict}
+        for name, part in parts.items():
             if name not in stored:
                 stored[name] = part(ranks)
                 STORED.write_text(json.dumps(stored) + "\n", "utf8")
