@@ -9,13 +9,12 @@ from torch.nn import functional as F
 
 def mean_of_means(model, batches, bf16=False):
     """Compute the gradient of the mean of the micro-batches' means; return it."""
-    mean = torch.zeros((), dtype=torch.float64)
-    for i, (x, y) in enumerate(batches, 1):
-        with nullcontext() if i == len(batches) else model.no_sync():
+    means, parts = [], len(batches)
+    for part, (x, y) in enumerate(batches, 1):
+        with model.no_sync() if part < parts else nullcontext():
             with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16):
-                scores = model(x).flatten(0, 1)
-                share = F.cross_entropy(scores, y.flatten()) / len(batches)
-            share.backward()  # DDP averages over the ranks
-        mean = mean + share.detach()
+                means.append(F.cross_entropy(model(x).flatten(0, 1), y.flatten()))
+            (means[-1] / parts).backward()
+    mean = torch.stack(means).detach().mean()
     dist.all_reduce(mean)
     return mean.item() / dist.get_world_size()
