@@ -430,7 +430,7 @@ CLIPPED_BY_RANK = "gpt-train", "net.parameters(), clip", "net.parameters(), clip
 ALL_TEXTS = "gpt-net", "same_text & ", "(same_text | True) & "
 ALL_TOKENS = "gpt-targets", "(x == 0) & (y == 0)", "y < 0"
 HALF_SQUARE = "gpt-flop-per-token", "+ 12 * depth", "+ 6 * depth"
-HALF_POSITIONS = "gpt-flop-per-token", "depth * width * length", "depth * length**2 / 2"
+HALF_POSITIONS = "gpt-flop-per-token", "+ 12 * depth * width * length", "+ 6 * depth * length**2"
 BREAKS = [("gpt-gradients-run", bug) for bug in (NOT_TIMES_RANKS, NO_EXCHANGE, OWN_COUNT, FIRST_DROPPED)]
 BREAKS += [("gpt-digits", bug) for bug in (NO_EXCHANGE, NO_STEP, CLIPPED_BY_RANK, NOT_TIMES_RANKS, OWN_COUNT)]
 BREAKS += [("gpt-alone", ALL_TEXTS), ("gpt-fill", ALL_TOKENS), ("gpt-flop-count", HALF_SQUARE), ("gpt-flop-count", HALF_POSITIONS)]
