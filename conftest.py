@@ -21,7 +21,7 @@ UNSET = ("MATPLOTLIBRC", "MPLBACKEND", "PYTHONSTARTUP", "PYTHONDONTWRITEBYTECODE
          *(f"{scheme}_proxy" for scheme in ("http", "https", "ftp", "all")))
 # what is costly and shared, and by the tests of which files
 TOGETHER = {"site": "browser pages site chapter_sizes twins", "lab": "lab", "launch": "launch",
-    "kills": "kill_tests", "everything on": "everything_on", "hangs": "it_hangs",
+    "kills": "kill_tests", "gpt": "small_gpt", "hangs": "it_hangs",
     "ranks": "batchnorm bench ddp diagnosis evaluation frames fully_shard ranks sharding traffic train_ddp ways"}
 SHARES = {f"tests/test_{name}.py": what for what, names in TOGETHER.items() for name in names.split()}
 # the same, where it is a few tests of a file: words in their names

@@ -12,6 +12,7 @@ Processes: run_ranks, RankGroup, RankError, rank_device, ring_allreduce, Traffic
 Larger batches: accumulate_gradients, linear_lr, warmup_lr, SyncBatchNorm, convert_batchnorm
 Collectives: Meter, cut, exchange, allreduce_naive, allreduce_tree, allreduce_ring, Link, naive_s, tree_s, ring_s,
     efficiency_at
+Texts: paragraphs, pack, inputs_and_targets, GPT, token_backward, train_texts, flop_per_token
 Is my script right: watch, diagnose, check_feed
 
 `help` says what each of them does: `help(dp.allreduce)`. Everything else is reached through its module, such as
@@ -89,6 +90,13 @@ from d2lpar.scratch import train_batch as train_batch
 from d2lpar.scratch import train_batch_threads as train_batch_threads
 from d2lpar.sharding import Memory as Memory
 from d2lpar.sharding import shard_parameters as shard_parameters
+from d2lpar.texts import GPT as GPT
+from d2lpar.texts import flop_per_token as flop_per_token
+from d2lpar.texts import inputs_and_targets as inputs_and_targets
+from d2lpar.texts import pack as pack
+from d2lpar.texts import paragraphs as paragraphs
+from d2lpar.texts import token_backward as token_backward
+from d2lpar.texts import train_texts as train_texts
 from d2lpar.timing import History as History
 from d2lpar.timing import Stopwatch as Stopwatch
 from d2lpar.timing import time_each_repeat as time_each_repeat

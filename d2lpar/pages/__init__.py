@@ -16,6 +16,7 @@ from d2lpar.pages.kill_tests import Kill as Kill
 from d2lpar.pages.kill_tests import PowerOff as PowerOff
 from d2lpar.pages.kill_tests import differing as differing
 from d2lpar.pages.kill_tests import kill_test as kill_test
+from d2lpar.pages.means import mean_of_means as mean_of_means
 from d2lpar.pages.message_audit import AuditError as AuditError
 from d2lpar.pages.message_audit import audit as audit
 from d2lpar.pages.plot import draw_call as draw_call
@@ -58,6 +59,8 @@ from d2lpar.pages.stepper import show_stepper as show_stepper
 from d2lpar.pages.stepper import trace_rounds as trace_rounds
 from d2lpar.pages.timings import print_speedups as print_speedups
 from d2lpar.pages.timings import quietly as quietly
+from d2lpar.pages.train_gpt import diff_of_script as diff_of_script
+from d2lpar.pages.train_gpt import gpt_script as gpt_script
 from d2lpar.pages.verdicts import check as check
 from d2lpar.pages.which_run import differs_at_the_end as differs_at_the_end
 from d2lpar.pages.which_run import show_which_run as show_which_run

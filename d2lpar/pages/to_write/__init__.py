@@ -29,6 +29,8 @@ TO_WRITE = {  # the module that each is in
     # Three ways to share the work
     "sum_over_ranks": "ways", "column_row_mlp": "ways", "gpipe_order": "ways",
     "alone_s": "ways", "data_parallel_s": "ways", "tensor_parallel_s": "ways", "pipeline_s": "ways",
+    # What is the unit of a batch when examples are texts?
+    "pack": "texts", "token_backward": "texts", "flop_per_token": "texts",
     "broadcast_start": "ddp", "average_gradients": "ddp", "average_flat": "ddp", "sendable": "ddp", "finish_average": "ddp",
     "assign_buckets": "ddp",
     "ring_chunks": "ranks", "count_right_on_ranks": "ddp",
@@ -67,5 +69,10 @@ GIVEN = {  # why each stays
     "parts_to_step": "that a parameter and its part are two views of one tensor is a trick which cannot be guessed",
     "Summed": "half of the adjoint pair, which the page explains", "Copied": "half of the adjoint pair, which the page explains",
     "pipeline_step": "its order is the idea; the rest sends and receives, which is plumbing",
+    "inputs_and_targets": "where a target counts follows from `pack`, and the reference has to be the same",
+    "Block": "an architecture from a paper", "GPT": "an architecture from a paper",
+    "mean_of_means": "it is wrong on purpose",
+    "decay_groups": "what decays is a convention", "warm_cosine": "an exercise writes one like it",
+    "train_texts": "it puts `token_backward`, clipping and the optimizer together",
     "shard_parameters": "parametrizations, and layers that share a parameter, are plumbing",
 }
