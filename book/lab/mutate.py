@@ -54,7 +54,7 @@ def mutated(root: Path, mutation: Mutation) -> tuple[Path, str]:
     owner, _, name = mutation.function.rpartition(".")
     found = []
     for file in [file for folder in ("d2lpar", "book/lab") for file in sorted(root.glob(f"{folder}/**/*.py"))
-                 if file.parent.name != "stored"]:
+                 if file.parent.name != "stored" and file.name != "train_gpt.py"]:  # other versions of functions
         text = file.read_text("utf8")
         body = ast.parse(text).body if f"def {name}(" in text else []
         bodies = [c.body for c in body if isinstance(c, ast.ClassDef) and c.name == owner] if owner else [body]

@@ -156,7 +156,7 @@ def curves_apart(ranks: RankGroup) -> dict[str, Any]:
     return found
 
 
-def verdict(ranks: RankGroup) -> str:
+def verdict_of_watch(ranks: RankGroup) -> str:
     """What `watch` says of the page's script if its gradients are set to zero once per epoch."""
     zero, loop, text = "        optimizer.zero_grad()\n", "    for batch in loader:\n", stored_script("gpt")
     with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def main() -> None:
     with RankGroup(2, "gloo") as ranks:
         ranks.run(one_thread)
         parts = {"two_means": two_means, "long": long_run, "means_apart": means_apart, "curves_apart": curves_apart,
-                 "zero once per epoch": verdict}
+                 "zero once per epoch": verdict_of_watch}
         for name, part in parts.items():
             if name not in stored:
                 stored[name] = part(ranks)
