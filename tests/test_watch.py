@@ -43,6 +43,7 @@ from d2lpar.diagnosis.examples import _digest, keys_of_rows, probe, takes_the_en
 from d2lpar.diagnosis.judging import Ran, _judge_moves, judge
 from d2lpar.diagnosis.loss_weights import watch_loss
 from d2lpar.diagnosis.recording import Recorder, Step, Values, of_the_script
+from d2lpar.diagnosis.rules import CURES_OF_PARTS
 from d2lpar.diagnosis.scripts import NotRun, Progress, Run, _Elsewhere, _judge, watch, who_is_missing
 from d2lpar.diagnosis.some_ranks import under_rank_test
 from d2lpar.diagnosis.watching import Networks, Settings, Watcher, sketch
@@ -462,6 +463,74 @@ def test_a_cast_after_wrapping_and_a_collective_under_an_if_on_the_rank_are_name
     assert re.findall("FAULT, (.*?):", after) == ["moved or cast after wrapping"] and "train.py, line 12" in after, after
     alone = " ".join(command("train.py", "rank 0 sums", cwd=tmp_path).stdout.split())
     assert "The collective at line 21 is under `if sys.argv[1] == 'rank 0 sums'" in alone and "so only some ranks call it" in alone, alone
+
+
+# cures: each is followed, and then there is no fault
+
+CURES = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+def change(net):
+    if sys.argv[1] == "frozen":
+        net.a.requires_grad_(False)
+    elif sys.argv[1] == "replaced":
+        net.a = nn.Linear(8, 8)
+
+
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+net = Net()
+if "first" in sys.argv:
+    change(net)
+model = DDP(net, find_unused_parameters="found" in sys.argv)
+if "first" not in sys.argv:
+    change(net)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+torch.manual_seed(dist.get_rank())
+for step in range(4):
+    opt.zero_grad()
+    model(torch.randn(8, 8)).square().mean().backward()
+    opt.step()
+"""
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("kind, cure, words", [
+    ("frozen", "found", "Pass find_unused_parameters=True to DDP"), ("frozen", "first", "freeze or tie them before wrapping"),
+    ("replaced", "first", "replace them first, and then wrap the network")])
+def test_what_to_do_about_unused_parameters_helps(kind: str, cure: str, words: str, tmp_path: Path):
+    (tmp_path / "train.py").write_text(CURES)
+    wrong = command("train.py", kind, cwd=tmp_path)
+    assert wrong.returncode == 1 and words in " ".join(wrong.stdout.split()), wrong.stdout
+    cured = command("train.py", kind, cure, cwd=tmp_path)
+    assert cured.returncode == 0, cured.stdout
+    useless = command("train.py", "replaced", "found", cwd=tmp_path)
+    assert kind == "frozen" or useless.returncode == 1, "that is why it is not recommended"
+
+
+def test_every_cure_for_parameters_in_parts_is_followed_in_a_right_script(root: Path):
+    bugs, third = gate_watch.of_bugs(), gate.cases(root / "tests" / "watch" / "third_round")
+    followed = {"not synchronised": ("sharded over one rank", "sharded"), "not exchanged": ("sharded, head left out", "sharded"),
+                "backward pass not exchanged": ("sharded, first pass sent", "sharded, accumulated"),
+                "different start": ("sharded_02_wrong", "sharded_02_right")}
+    assert followed.keys() == CURES_OF_PARTS.keys()
+    for name, (wrong, cured) in followed.items():
+        assert (bugs | third)[cured]["is"] == "right" and (bugs | third)[wrong]["is"] == "wrong"
+        assert wrong in third or bugs[wrong]["names"][0] == name
 
 
 class Terminal(io.StringIO):

@@ -414,8 +414,6 @@ CURES_OF_PARTS = {
     "not exchanged": "fully_shard averages only what was a parameter of the module when it was called. Were these "
                      "added, replaced or unfrozen afterwards, or named in ignored_params? Add them first, and call "
                      "fully_shard last, on the network as a whole, too; or average their gradients yourself",
-    "in no_sync": "Call set_requires_gradient_sync(True) before the last forward and backward pass before each "
-                  "optimizer step",
     "backward pass not exchanged": "Call set_requires_gradient_sync(True) before the last forward and backward pass "
                                    "before each optimizer step, and False before the others",
     "different start": "fully_shard makes nothing equal. Parameters that are whole on each rank, and the replicas of a "
