@@ -47,7 +47,7 @@ def _of_steps(ran: Any, rows: Sequence[Sequence[dict]], ends: Sequence[dict]) ->
     if len(ran.records) < 2:
         return "not judged", "there is only one rank"
     if any(data["is_sharded"] for rank in ran.steps for data in rank):
-        return "not judged", "the parameters are sharded over the ranks, as by fully_shard"
+        return "not judged", "the parameters are sharded as by tensor parallelism or FullyShardedDataParallel"
     if not rows:
         return "not judged", "the ranks' steps cannot be matched"
     if others := next((data["settings"] for data in ends if data.get("settings")), ""):

@@ -291,9 +291,9 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
                           cure="Does a rank decide on its own, from its own loss or data? Let all ranks decide "
                           "together, with an all_reduce")
     if any(data.get("holds_wholes") for rank in steps for data in rank):
-        found.add("wrong parameters", "the optimizer holds the parameters as they are whole for a moment, not the "
-                  "parts that fully_shard trains",
-                  "Make the optimizer after fully_shard and before the first forward pass")
+        found.add("wrong parameters", "the optimizer holds the temporary, gathered parameters, not the "
+                  "shards that fully_shard trains",
+                  "Create the optimizer after fully_shard and before the first forward pass")
         return None
     if _has_no_gradient(ran, found):
         return None
@@ -320,7 +320,7 @@ def _judge_steps(ran: Ran, found: Diagnosis) -> Scale | None:
     if idle := set.intersection(*(_unused([data["step"] for data in row]) for row in rows)) if rows else set():
         found.say_by_name("unused parameters", names=some_names(sorted(idle), len(many[0].before)))
     _note_left_out(rows, found)
-    _judge_parts(rows, found)
+    _judge_parts(rows, any(data.get("asked") for rank in ran.of("end") for data in rank), found)
     _judge_buffers(rows, found)
     _judge_losses(rows, ran.k, found)
     _judge_passes(rows, found)
@@ -583,14 +583,15 @@ def _note_left_out(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
         found.say_by_name("not in an optimizer", names=some_names(left))
 
 
-def _judge_parts(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
+def _judge_parts(rows: Sequence[Sequence[dict]], pretended: bool, found: Diagnosis) -> None:
     """Report parts that are the same on all ranks at first, and parts that only some ranks change between two steps."""
     data = rows[0][0] if rows else {}
     drawn = [name for name, ranks in data.get("parts", {}).items()
              if len(ranks) > 1 and name not in data.get("constants", ())]
     begin = [data["step"].before[name] for name in drawn if name in data["step"].before]
     if len(begin) > 1 and all(part.equal(parts[0]) and part.any() for parts in begin for part in parts):
-        found.say_by_name("same parts", names=some_names(drawn))
+        rule = next(rule for rule in RULES if rule.name == "same parts")
+        found.say(rule._replace(fault=not pretended), {"names": some_names(drawn)})  # a GPU would draw others
     gaps = [_ranks_that_change(row[0], then[0]) for row, then in zip(rows, rows[1:])]
     if len(gaps) > 2 and gaps[0] and set(gaps) == {gaps[0]}:
         found.say_by_name("changed between steps", apart=f"only the parts on rank {' and '.join(map(str, gaps[0]))}")
@@ -618,10 +619,11 @@ def _judge_buffers(rows: Sequence[Sequence[dict]], found: Diagnosis) -> None:
     if names := sorted(set.intersection(*apart)):
         found.say_by_name("different buffers", names=some_names(names))
     elif names := sorted(name for name, number in times.items() if number > len(apart) / 2):
-        found.add("different buffers", "buffers of the network follow each rank's own shard, so they are not the same "
-                  f"on all ranks when a step begins ({some_names(names)})", "If the loss depends on them, every rank "
-                  "trains a different network; and DDP overwrites them with rank 0's, so that what the other shards "
-                  "say is lost. all_reduce the values that a buffer is computed from")
+        found.add("different buffers", "each rank computes buffers from its own examples, so they differ between ranks "
+                  f"when a step begins ({some_names(names)})", "If the loss depends on them, each rank trains a "
+                  "different network. DDP, unless broadcast_buffers=False, overwrites them with rank 0's, so the other "
+                  "ranks' values are lost; fully_shard leaves them different. all_reduce the values that a buffer is "
+                  "computed from")
 
 
 def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> None:
@@ -633,10 +635,10 @@ def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> N
         counts = [_averaged(data["terms"]) for data in row]
         if len(rows_of) == 1 and all(counts) and len(set(counts)) > 1:
             found.add("mean over tokens", "the ranks' losses are means over different numbers of elements "
-                      f"({_by_rank(counts)}), and count the same", "Elements of a rank with fewer then count more, as "
-                      "with tokens that are not padding. To be exact, sum, divide by the number on all ranks, and "
-                      "multiply by get_world_size(); diagnose says how far the gradient is off",
-                      f" [{row[0]['step'].lines.get('backward', '')}]", fault=False)
+                      f"({_by_rank(counts)}), and are given equal weight",
+                      "An element on a rank with fewer of them then counts more; this happens with padded tokens. To "
+                      "be exact, sum, divide by the number on all ranks, and multiply by get_world_size(); diagnose says "
+                      "how far the gradient is off", f" [{row[0]['step'].lines.get('backward', '')}]", fault=False)
             break
 
 
@@ -848,8 +850,8 @@ def _judge_seeds(ran: Ran, found: Diagnosis) -> None:
     if len(drawn) == len(ran.records) > 1 and any(drawn[0].values()) and all(one == drawn[0] for one in drawn):
         names = " and ".join(dict.fromkeys(name for states in drawn[0].values() for name in states))
         found.add("same augmentation", f"the workers of all ranks' loaders draw the same random numbers from {names}",
-                  "If a worker_init_fn seeds it, let the seed depend on the rank as well, as torch.initial_seed() does "
-                  "in a worker if each rank has its own seed", fault=False)
+                  "Seed each rank with seed + rank, after the network is made. If a worker_init_fn sets a seed, derive "
+                  "it from torch.initial_seed(), which then differs from rank to rank", fault=False)
     if len(first) == len(ran.records) > 1 and all(data["dropout"] for data in first) and len(
             {data["random_state"] for data in first}) == 1:
         found.say_by_name("same dropout")

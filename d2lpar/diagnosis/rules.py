@@ -347,8 +347,9 @@ RULES = [
          "Is the data generated or split at random, without a seed?"),
     Rule("watch", "parts scaled differently", _elsewhere,
          "each rank multiplies its own part of the averaged gradient by a different number", "by {scales}",
-         "A norm of the gradient must be the norm of all parts. PyTorch's clip_grad_norm_, given the parameters as "
-         "fully_shard left them, takes that norm; in a loop of your own, all_reduce the sum of the squares first"),
+         "Clip by the norm of the whole gradient. torch.nn.utils.clip_grad_norm_ computes it from the DTensors that "
+         "fully_shard creates. In your own code, all_reduce the sum of the squares over the ranks that hold the other "
+         "shards, but not over replicas"),
     Rule("watch", "moved or cast after wrapping", _elsewhere,
          "gradients are not exchanged, because the network was moved or cast after DDP had wrapped it", "",
          "DDP lost its hooks on the parameters. Move or cast the network first, and then wrap it"),
@@ -357,12 +358,14 @@ RULES = [
          "Call optimizer.zero_grad() once per step: after optimizer.step(), not between the micro-batches of one step"),
     Rule("watch", "same parts", _elsewhere,
          "each rank's part of the parameters starts with the same random numbers", "{names}",
-         "A network that is initialised in parts needs a different seed for each part of it; or initialise it whole, "
-         "before fully_shard"),
+         "If you initialise p.to_local(), use a different seed for each shard. If you initialise the DTensors "
+         "themselves, PyTorch draws different numbers for each shard on a GPU, but not on a CPU. Or initialise the "
+         "whole network before fully_shard"),
     Rule("watch", "resumed run differs", _elsewhere,
-         "the script was started again with its first checkpoint, and goes on unlike the uninterrupted run", "{off}",
-         "Save and restore the parameters, the optimizer's state, the scheduler, the GradScaler and the number of "
-         "epochs, which set_epoch needs, on every rank. If it is meant to begin a new run, allow it"),
+         "resumed from its first checkpoint, the script does not continue as the uninterrupted run does", "{off}",
+         "Save and restore the parameters, the optimizer's state, the scheduler, the GradScaler, the epoch number for "
+         "set_epoch and the position within the epoch, on every rank. If the checkpoint is meant to start a new run, "
+         "allow it"),
     Rule("watch", "clipped while scaled", _elsewhere,
          "gradients are clipped before the GradScaler's factor is divided out", "{scale:g}",
          "Call scaler.unscale_(optimizer) before clipping"),
@@ -396,11 +399,11 @@ RULES = [
     Rule("watch", "gradients thrown away", _elsewhere,
          "the gradients of {thrown} of {passes} backward passes were zeroed before any step used them", "",
          "Does an epoch end in the middle of an accumulation window? With more ranks an epoch has fewer minibatches, "
-         "so more of it is lost. Fine if intended", fault=False),
+         "so a larger share of it is lost. Fine if intended", fault=False),
     Rule("watch", "same example on several ranks", _elsewhere,
          "in {several} of {steps} steps, a rank trains on an example that another rank trains on in the same step", "",
-         "Do the ranks go through the data at different speeds, or in different epochs? Fine if the examples are drawn "
-         "with replacement", fault=False),
+         "Does each rank shuffle with its own seed, or are the ranks at different places in the data or in different "
+         "epochs? Fine if the examples are drawn with replacement", fault=False),
     Rule("watch", "same augmentation", _elsewhere,
          "the examples are augmented at random, and all ranks start from the same random state, so the first "
          "examples of all shards are changed in the same way", "",
@@ -409,14 +412,15 @@ RULES = [
 NAMES = [rule.name for rule in RULES]
 # What to do about a finding where parameters are in parts on the ranks.
 CURES_OF_PARTS = {
-    "not synchronised": "Does the mesh that fully_shard was given contain this rank only, or was it never called on "
-                        "the network? Without a mesh, it uses all ranks",
-    "not exchanged": "fully_shard averages only what was a parameter of the module when it was called. Were these "
-                     "added, replaced or unfrozen afterwards, or named in ignored_params? Add them first, and call "
-                     "fully_shard last, on the network as a whole, too; or average their gradients yourself",
+    "not synchronised": "Was fully_shard given a mesh with only one rank in it, or not called on this network? Without "
+                        "a mesh, fully_shard uses all ranks",
+    "not exchanged": "fully_shard averages only the gradients of parameters that the module had when fully_shard was "
+                     "called. Were these added or replaced afterwards, or named in ignored_params? Complete the "
+                     "network first; then call fully_shard on its blocks, and last on the whole network. Or average "
+                     "their gradients yourself",
     "backward pass not exchanged": "Call set_requires_gradient_sync(True) before the last forward and backward pass "
                                    "before each optimizer step, and False before the others",
-    "different start": "fully_shard makes nothing equal. Parameters that are whole on each rank, and the replicas of a "
-                       "mesh of two dimensions, must start from the same values: load or broadcast them, or set the "
+    "different start": "fully_shard does not broadcast parameters. Unsharded parameters, and the replicas in a "
+                       "two-dimensional mesh, must start from the same values: load or broadcast them, or set the "
                        "same seed on all ranks right before the network is made",
 }
