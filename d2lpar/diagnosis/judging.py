@@ -637,8 +637,8 @@ def _judge_losses(rows: Sequence[Sequence[dict]], k: int, found: Diagnosis) -> N
             found.add("mean over tokens", "the ranks' losses are means over different numbers of elements "
                       f"({_by_rank(counts)}), and are given equal weight",
                       "An element on a rank with fewer of them then counts more; this happens with padded tokens. To "
-                      "be exact, sum, divide by the number on all ranks, and multiply by get_world_size(); diagnose says "
-                      "how far the gradient is off", f" [{row[0]['step'].lines.get('backward', '')}]", fault=False)
+                      "be exact, sum, divide by the number on all ranks, and multiply by get_world_size(); diagnose "
+                      "says how far the gradient is off", f" [{row[0]['step'].lines.get('backward', '')}]", fault=False)
             break
 
 
