@@ -128,8 +128,7 @@ class GPT(nn.Module):
 
 def token_backward(model, batches, bf16=False):
     """Compute the gradient of the mean loss over the counted tokens of all ranks'
-    batches, and return that mean. Gradients are exchanged once. A batch is a pair of
-    inputs and targets.
+    batches, pairs of inputs and targets; return that mean. Exchange gradients once.
 
     All ranks call it at the same time, with gradients that are None or zero.
 
@@ -206,8 +205,7 @@ def train_texts(rank, net, rows, num_updates, backward=token_backward, bf16=Fals
 
 def flop_per_token(params, depth, width, length):
     """Operations per token of a training step: 6 for each parameter that multiplies,
-    and 12 * depth * width * length for attention, whose whole square of query-key
-    products is counted.
+    and 12 * depth * width * length for attention, whose whole square is counted.
 
     Args:
         params: the number of parameters in matrices that multiply: no biases, no LayerNorms, and no embeddings that

@@ -98,7 +98,7 @@ def test_clipping_is_judged_as_far_as_the_steps_and_only_if_it_was_called():
     assert covered(a_step(), a_step()).coverage["clipping"].state == "not seen"
     assert covered(*clipped).coverage["clipping"] == ("judged", "")
     found = covered(*[data | {"is_sharded": True} for data in clipped])
-    assert found.coverage["clipping"] == found.coverage["exchange"] == ("not judged", "the parameters are sharded over the ranks, as by fully_shard")
+    assert found.coverage["clipping"] == found.coverage["exchange"] == ("not judged", "the parameters are sharded as by tensor parallelism or FullyShardedDataParallel")
 
 
 def test_an_exchange_inside_the_optimizer_is_judged_by_the_update():
