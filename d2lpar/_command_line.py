@@ -91,8 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     options.add_argument("--json", action="store_true", help="print JSON instead of sentences")
     about = "run a data-parallel script unmodified for two shortened epochs, and report the mistakes found"
     judged = (". It judges scripts with DistributedDataParallel, also through Accelerate, transformers.Trainer, "
-              "Lightning, Fabric or ignite, and scripts with fully_shard. A script that saves a checkpoint is started "
-              "once more with it")
+              "Lightning, Fabric or ignite, and scripts with fully_shard. If no fault is found, a script that saves a "
+              "checkpoint is started once more with it")
     options = commands.add_parser("watch", help=about, description=about + judged, usage=(
         "python -m d2lpar watch [--ranks N] [--allow NAME] [--json] [--show] [--to-the-end] script.py [arguments]"),
         epilog="Instead of script.py you can give -m and a module. {rank} in an argument becomes the rank's number, "

@@ -165,7 +165,10 @@ def _confirm(found: Diagnosis, scale: Scale | None, ran: Ran, words: Sequence[st
 def _resume(found: Diagnosis, ran: Ran, words: Sequence[str], ranks: int) -> None:
     """Start the script once more with its first checkpoint, and compare that run with the first one."""
     kept = next((rank[0] for rank in ran.of("checkpoint") if rank), None)
-    if kept is None or found.is_decided or not ran.of("checkpoint")[0]:
+    if kept is None or not ran.of("checkpoint")[0]:
+        return
+    if found.is_decided:
+        found.cover("resuming", "not judged", "a fault was found first")
         return
     if not kept["is_small"]:
         found.cover("resuming", "not judged", "the checkpoint is too large to be kept")

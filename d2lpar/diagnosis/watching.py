@@ -451,7 +451,8 @@ class Watcher(Recorder):
     def _look_at_call(self, module: nn.Module, args: list[Any]) -> None:
         self._meet(module)
         if not self._has_copied and self.num_steps and not self.settings.to_the_end:
-            self._copy_checkpoint()
+            with suppress(OSError):  # without a copy, the resumed run is not tried
+                self._copy_checkpoint()
         if not self.num_steps:
             self._before_step = {"random_state": random_state(), "line": script_line(),
                                  "dropout": any(map(_drops, module.modules()))}
@@ -466,11 +467,11 @@ class Watcher(Recorder):
 
     def _copy_checkpoint(self) -> None:
         """If there is a checkpoint by now, copy the files that this rank has written."""
-        paths = [path for path in self.files.written() if os.path.isfile(path)]
-        saved = self._saved or next((path for path in paths if path.endswith(".distcp")), "")
+        saved = self._saved or next((path for path in self.files.written() if path.endswith(".distcp")), "")
         if not saved:
             return
         self._has_copied = True
+        paths = [path for path in self.files.written() if os.path.isfile(path)]
         is_small = sum(map(os.path.getsize, paths)) <= KEPT_BYTES
         if is_small:
             folder = Path(self.settings.folder, COPIES)
@@ -579,8 +580,9 @@ class Watcher(Recorder):
             self.num_backwards += 1
             with suppress(Exception):  # the graph's own names may change with PyTorch's version
                 self._gathers |= watch_loss(tensors, self._terms.append)
-            if isinstance(tensors, Tensor) and tensors.numel() == 1:
-                self._losses.append(float(tensors.detach()))
+            with suppress(RuntimeError, TypeError, NotImplementedError):  # such as a complex number
+                if isinstance(tensors, Tensor) and tensors.numel() == 1 and not hasattr(tensors, "device_mesh"):
+                    self._losses.append(float(tensors.detach()))
             self.note_line("backward")
             self._is_in_backward = True
             try:
