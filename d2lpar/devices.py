@@ -86,13 +86,19 @@ def set_all_cores(cores: int) -> None:
 
 @contextmanager
 def cores_per_device(cores: int) -> Generator[None]:
-    """Within this block a virtual device on a CPU has `cores` cores instead of one, for every thread of the program."""
+    """Within this block a virtual device on a CPU has `cores` cores instead of one, for every thread of the program.
+
+    The thread that enters the block has as many, so that one device with one core has one core for its update, too.
+    """
     global _cores_per_device
     before, _cores_per_device = _cores_per_device, cores
+    threads = torch.get_num_threads()
+    torch.set_num_threads(cores)
     try:
         yield
     finally:
         _cores_per_device = before
+        torch.set_num_threads(threads)
 
 
 def device_cores() -> int:

@@ -6,6 +6,7 @@ loop contains nothing but training.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import statistics
@@ -57,6 +58,20 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
             if round_ >= warmup:
                 times[name].append(time.perf_counter() - start)
     return times
+
+
+def keep_freed_memory() -> None:
+    """Have glibc, the C library of most Linux systems, keep freed memory for the next tensor; elsewhere, do nothing.
+
+    Without it, glibc may return memory to the operating system after one case and not after another, and the time for
+    getting the pages back in every step is then taken for a difference between the two. It cannot be undone.
+
+    Source: mallopt(3), with the settings M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_TOP_PAD.
+    """
+    if sys.platform == "linux":
+        set_option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # other C libraries have none
+        for option, size_bytes in ((-1, 2**31 - 1), (-3, 2**25), (-2, 2**26)):
+            set_option(option, size_bytes)
 
 
 def describe_machine() -> dict[str, str]:

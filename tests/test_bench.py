@@ -1,6 +1,7 @@
 """Tests of `make bench`: what a row says, what is refused, and how it is shown. None looks at a time."""
 
 import math
+import platform
 import re
 import socket
 import subprocess
@@ -13,14 +14,14 @@ import torch
 import bench as run
 import bench_cases as cases
 import bench_single as single
-from bench_cases import ALGORITHMS, WrongResult, on_this_rank
-from bench_report import GROUPS, Report, Row, finding, from_json, ratio_row, table
+from bench_cases import ALGORITHMS, ALONE, WrongResult, on_this_rank
+from bench_report import GROUPS, Report, Row, finding, from_json, moved, ratio_row, table
 from d2lpar.data import Batches
 from d2lpar.devices import make_gpus_reproducible
 from d2lpar.launch import RankError
 
-ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, 9.84)
-REPORT = Report({"processor": "Größe, 2 cores"}, 5, 20, [ROW, Row("data", "ours", "torchvision", 128.4, 90, 149.6)])
+ROW = Row("allreduce", "allreduce_ring, 2 devices", "gloo, 2 processes", 4.8764, 4.3, 15.21, [5.1, 4.7], 9.84)
+REPORT = Report({"processor": "Größe, 2 cores"}, 2, 5, 20, [ROW, Row("data", "ours", "torchvision", 128.4, 90, 149.6, [128.4])])
 
 
 # What a row says
@@ -28,50 +29,73 @@ REPORT = Report({"processor": "Größe, 2 cores"}, 5, 20, [ROW, Row("data", "our
 
 def test_the_ratio_is_the_median_of_the_ratios_and_not_that_of_the_medians():
     times = {"ours": [1.0, 2.0, 1.0], "theirs": [2.0, 2.0, 40.0]}  # one by one 2, 1, 40; of the medians 2
-    row = ratio_row("data", "a", "b", times, "ours", "theirs", limit=3.0)
-    assert row == Row("data", "a", "b", 2.0, 1.5, 21.0, 3.0)
-    assert ratio_row("data", "b", "a", times, "theirs", "ours").ratio == 0.5
+    row = ratio_row("data", "a", "b", [times], "ours", "theirs", limit=3.0)
+    assert row == Row("data", "a", "b", 2.0, 1.5, 21.0, (2.0,), 3.0)
+    assert ratio_row("data", "b", "a", [times], "theirs", "ours").ratio == 0.5
     with pytest.raises(ValueError):  # a repeat is missing
-        ratio_row("data", "a", "b", {"ours": [1.0, 2.0], "theirs": [2.0, 2.0, 2.0]}, "ours", "theirs")
+        ratio_row("data", "a", "b", [{"ours": [1.0, 2.0], "theirs": [2.0, 2.0, 2.0]}], "ours", "theirs")
+
+
+def test_the_range_takes_in_every_build_and_the_middle_half_of_its_blocks():
+    builds = [{"ours": [1.0] * 5, "theirs": [9.0, 1.2, 1.1, 1.3, 0.1]}, {"ours": [1.0] * 5, "theirs": [0.7, 0.9, 5.0, 0.8, 0.2]}]
+    row = ratio_row("data", "a", "b", builds, "ours", "theirs")
+    assert (row.low, row.ratio, row.high, row.builds) == (0.7, 1.0, 1.3, (1.2, 0.8)), "1.0 is between 0.9 and 1.1"
+    assert ratio_row("data", "a", "b", builds[:1], "ours", "theirs")[4:6] == (1.1, 1.3)
+
+
+def test_a_row_whose_range_contains_one_makes_no_difference():
+    for low, high, words in ((0.9, 1.1, "no difference (1.00)"), (1.0, 1.1, "no difference (1.00)"),
+                             (0.8, 0.99, "1.00"), (1.001, 1.2, "1.00")):
+        row = Row("data", "a", "b", 1.0, low, high, [1.0])
+        assert table([row]).splitlines()[-1].split("|")[3].strip() == words
+        assert ("makes no difference" in finding([row])) == words.startswith("no")
+
+
+def test_a_row_has_moved_if_its_ratio_is_outside_the_range_of_the_older_run():
+    now = REPORT._replace(rows=[ROW._replace(ratio=4.2), REPORT.rows[1]._replace(ratio=90), ROW._replace(what="a new row")])
+    assert moved(REPORT, now) == ["allreduce_ring, 2 devices, against gloo, 2 processes: 4.20, and before 4.30 to 15.2"]
+    assert moved(REPORT, REPORT) == []
 
 
 def test_each_algorithm_is_compared_with_the_processes_and_with_moving_the_bytes():
     times = {"processes": [12.0] * 3, "one pass": [2.0] * 3}
     times |= {name: [float(i)] * 3 for i, name in enumerate(ALGORITHMS, start=3)}
-    rows = run.allreduce_rows(4, "large", "gloo", times)
+    rows = run.allreduce_rows(4, "large", "gloo", [times, times])
     assert [(row.group, row.ratio, row.limit) for row in rows] == (
         [("allreduce", 12 / i, 6.0) for i in (3, 4, 5, 6)] + [("bandwidth", 2 / i, 1.0) for i in (3, 4, 5, 6)])
     for row, name in zip(rows, [*ALGORITHMS] * 2, strict=True):
         assert row.what == f"{name}, 4 devices, 44.7 MB"
     assert {row.against for row in rows} == {"gloo, 4 processes", "moving the bytes once"}
-    small = run.allreduce_rows(4, "small", "gloo", times)  # where not the bytes are what takes the time
+    small = run.allreduce_rows(4, "small", "gloo", [times])  # where not the bytes are what takes the time
     assert [(row.ratio, row.limit) for row in small] == [(12 / i, None) for i in (3, 4, 5, 6)]
     assert all("16 kB" in row.what for row in small)
 
 
-@pytest.mark.parametrize("k, cores, gpus, limits", [(2, 2, 0, [2, 1, None, 1]), (4, 2, 0, [2, 1, None]),
-                                                    (2, 8, 0, [2, 0.25, None, 1]), (2, 8, 2, [2, None, 1]),
-                                                    (4, 2, 8, [4, None])])
-def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_the_hardware(
-        k, cores, gpus, limits, monkeypatch):
+@pytest.mark.parametrize("k, cores, gpus, hardware", [(2, 2, 0, 2), (4, 2, 0, 2), (2, 8, 0, 2), (2, 8, 2, 2), (4, 2, 8, 4)])
+def test_a_step_is_compared_with_one_device_of_both_kinds_and_the_limit_is_what_processes_reach_alone(
+        k, cores, gpus, hardware, monkeypatch):
     monkeypatch.setattr(run, "all_cores", lambda: cores)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    names = {"k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
-    rows = run.step_rows("LeNet", k, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in names.items()})
-    assert [row.limit for row in rows] == limits
-    ratios = [2, 3, 4, 2.5] if not gpus else [2, 4, 2.5]  # a GPU has no other kind
-    assert [row.ratio for row in rows] == ratios[:len(limits)]
+    names = {ALONE: 1.6, "k devices": 2, "1 device": 4, "1 device, all cores": 6, "processes": 8, "plain loop": 10}
+    rows = run.step_rows("LeNet", k, "nccl" if gpus else "gloo", [{name: [float(s)] * 3 for name, s in names.items()}] * 2)
+    expected = [(2.5, hardware), (2, 2.5), (3, 3.75), (4, None), (2.5, 1)]
+    if gpus:
+        del expected[2]  # a GPU has no other kind
+    assert [(row.ratio, row.limit) for row in rows] == expected[:None if k == 2 else -1]
+    assert rows[0].what == f"LeNet, {k} processes, nothing exchanged" and "80%" in table(rows[1:2])
 
 
-@pytest.mark.parametrize("gpus, limits", [(0, [2, None, None, 1, 2]), (2, [2, None, None, 2])])
-def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, limits, monkeypatch):
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, monkeypatch):
     monkeypatch.setattr(run, "all_cores", lambda: 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    times = {"own buckets": 2, "1 device": 4, "1 device, all cores": 5, "processes": 1, "tensor by tensor": 3}
-    rows = run.ddp_rows("a net", 2, "nccl" if gpus else "gloo", {name: [float(s)] * 3 for name, s in times.items()})
-    assert [row.limit for row in rows] == limits
-    assert [row.ratio for row in rows] == ([2, 1.5, 0.5, 2.5, 4] if not gpus else [2, 1.5, 0.5, 4])
-    assert all("a net, 2 processes" in row.what for row in rows[:-1]) and rows[-1].what == "DDP, a net, 2 processes"
+    times = {ALONE: 1.6, "own buckets": 2, "1 device": 4, "1 device, all cores": 5, "processes": 1, "tensor by tensor": 3}
+    rows = run.step_rows("a net", 2, "nccl" if gpus else "gloo", [{name: [float(s)] * 3 for name, s in times.items()}])
+    expected = [(2.5, 2), (2, 2.5), (2.5, 3.125), (0.5, None), (1.5, None), (4, 2.5)]
+    if gpus:
+        del expected[2]
+    assert [(row.ratio, row.limit) for row in rows] == expected
+    assert all("OwnDDP, a net, 2 processes" == row.what for row in rows[1:-1]) and rows[-1].what == "DDP, a net, 2 processes"
 
 
 # What is refused
@@ -110,10 +134,11 @@ def lenet_cases(monkeypatch):
 
 
 def test_training_steps_that_are_those_of_one_worker_are_timed(lenet_cases):
-    assert len(on_this_rank(0, lenet_cases(0, 2))) == 5
+    assert len(on_this_rank(0, lenet_cases(0, 2))) == 6
 
 
 @pytest.mark.parametrize("broken, names", [("plain_step", ["plain loop"]), ("ddp_step", ["processes"]),
+                                           ("_module_step", [ALONE]),
                                            ("device_step", ["1 device", "k devices", "1 device, all cores"])])
 def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, names, lenet_cases, monkeypatch):
     right = getattr(cases, broken)
@@ -127,6 +152,32 @@ def test_a_training_step_that_is_not_that_of_one_worker_is_not_timed(broken, nam
     for name in names:
         with pytest.raises(WrongResult, match=f"after a step of LeNet by {name}, replica .* away from what it should be"):
             makers[name]()
+
+
+def test_a_block_is_several_calls_and_waits_for_the_slowest_process_only_where_nothing_is_exchanged():
+    said = []
+    made = cases.blocks({name: lambda name=name: said.append(name) for name in ("processes", ALONE)}, 3, lambda: said.append("wait"))
+    for block in made.values():
+        block()
+    assert said == ["processes"] * 3 + [ALONE] * 3 + ["wait"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+def test_freed_memory_is_kept_so_that_a_step_costs_no_page_faults(root: Path):
+    step = """
+from resource import RUSAGE_SELF, getrusage
+
+def faults():
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    blocks = [b"x" * 16_000_000 for _ in range(4)]
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+"""
+    script = f"import bench_cases\n{step}\nprint(min(faults() for _ in range(3)))\n" \
+             "bench_cases.keep_freed_memory()\nprint(min(faults() for _ in range(3)))"
+    ended = subprocess.run([sys.executable, "-c", script], cwd=root / "book" / "lab", capture_output=True, text=True, timeout=120)
+    as_it_is, kept = map(int, ended.stdout.split())
+    assert as_it_is > 10_000 and kept < 100, ended.stderr
 
 
 def test_what_is_not_a_number_is_not_near():
@@ -158,21 +209,21 @@ def test_loaders_that_give_different_batches_are_not_timed(monkeypatch):
 
 def test_the_table_is_markdown_with_columns_of_equal_width():
     assert table(REPORT.rows) == """\
-| group     | ours                      | against           |   times as fast |   middle half |   limit |
-|:----------|:--------------------------|:------------------|----------------:|--------------:|--------:|
-| allreduce | allreduce_ring, 2 devices | gloo, 2 processes |            4.88 |  4.30 to 15.2 |    9.84 |
-| data      | ours                      | torchvision       |             128 |   90.0 to 150 |         |"""
+| group     | ours                      | against           |   times as fast |       builds |        range |   limit |   of it |
+|:----------|:--------------------------|:------------------|----------------:|-------------:|-------------:|--------:|--------:|
+| allreduce | allreduce_ring, 2 devices | gloo, 2 processes |            4.88 | 4.70 to 5.10 | 4.30 to 15.2 |    9.84 |     50% |
+| data      | ours                      | torchvision       |             128 |   128 to 128 |  90.0 to 150 |         |         |"""
     assert table([ROW]).startswith("| ours "), "a single group does without its name"
 
 
-def test_the_finding_counts_as_faster_only_what_is_so_in_all_of_the_middle_half_and_names_the_most():
-    assert finding([ROW]) == "The book's code is 4.88 times as fast; the middle half of the repeats goes from 4.30 to 15.2."
+def test_the_finding_counts_as_faster_only_what_is_so_in_all_of_the_range_and_names_the_most():
+    assert finding([ROW]) == "The book's code is 4.88 times as fast; the range goes from 4.30 to 15.2."
     slow, even = ROW._replace(ratio=0.5, low=0.4, high=0.6), ROW._replace(ratio=1.1, low=0.9, high=1.2)
     fast = ROW._replace(what="blocks", ratio=12.34)
     assert finding([fast, ROW]) == (
-        "Of 2 rows, the book's code is faster in 2; the ratios go from 4.88 to 12.3 (blocks, against gloo, 2 processes).")
+        "Of 2 rows: the book's code is faster in 2; the ratios go from 4.88 to 12.3 (blocks, against gloo, 2 processes).")
     assert finding([slow, even, fast, ROW]).startswith(
-        "Of 4 rows, the book's code is faster in 2, slower in 1, neither in 1; the ratios go from 0.50 to 12.3 (")
+        "Of 4 rows: the book's code is faster in 2, slower in 1, no difference in 1; the ratios go from 0.50 to 12.3 (")
 
 
 # The command
@@ -183,8 +234,9 @@ def test_json_goes_to_the_file_beside_the_table_or_takes_its_place(monkeypatch, 
     run.command(False, str(tmp_path / "new.json"))
     assert table(REPORT.rows) in capsys.readouterr().out
     assert from_json((tmp_path / "new.json").read_text("utf8")) == REPORT
-    run.command(False, "-")
-    assert from_json(capsys.readouterr().out) == REPORT
+    run.command(False, "-", against=str(tmp_path / "new.json"))
+    said = capsys.readouterr()
+    assert from_json(said.out) == REPORT and said.err.endswith("new.json: 0 of 2 rows\n")
 
 
 @pytest.mark.parametrize("problem, code", [(KeyboardInterrupt(), 130), (RankError("rank 1 died"), "rank 1 died"),
@@ -216,7 +268,7 @@ def test_a_quick_run_measures_every_group(root: Path) -> None:
     assert [GROUPS.index(row.group) for row in report.rows] == sorted(GROUPS.index(row.group) for row in report.rows)
     assert len({row[:3] for row in report.rows}) == len(report.rows), "two rows have one name"
     for row in report.rows:
-        assert 0 < row.low <= row.ratio <= row.high < math.inf, row
+        assert 0 < row.low <= row.ratio <= row.high < math.inf and len(row.builds) == report.builds == 2, row
         assert row.limit is None or 0 < row.limit < math.inf
     assert report.machine["data"].startswith("Fashion-MNIST, 3,584") and all(report.machine.values())
     cores = re.search(r"(\d+) cores", report.machine["processor"])[1]
@@ -229,7 +281,7 @@ def test_a_quick_run_measures_every_group(root: Path) -> None:
 def test_the_stored_run_is_a_full_one_on_real_data_and_names_no_one(root: Path):
     text = (root / "book" / "_data" / "bench.json").read_text("utf8")
     report = from_json(text)
-    assert {row.group for row in report.rows} == set(GROUPS) and report.repeats == 11
+    assert {row.group for row in report.rows} == set(GROUPS) and (report.builds, report.repeats) == (3, 5)
     assert {int(k) for row in report.rows for k in re.findall(r"(\d) devices", row.what)} == {2, 4, 8}
     assert report.machine["data"].startswith("Fashion-MNIST")
     assert socket.gethostname() not in text and not re.search(r"/(home|root|tmp|work|Users)\b|20\d\d-\d\d", text)

@@ -3,12 +3,14 @@
 ResNet-18 is the one of Dive into Deep Learning, at any width.
 """
 
+from math import inf, nan
+
 import pytest
 import torch
 from d2l import torch as d2l
 from torch import nn
 
-from d2lpar.models import Residual, lenet, lenet_params, resnet18
+from d2lpar.models import Residual, check_images, lenet, lenet_params, resnet18
 
 
 def lenet_module(params):
@@ -29,6 +31,24 @@ def test_lenet_equals_the_module_made_of_pytorchs_layers():
         bias.normal_(generator=generator)  # a bias of zero that is left out would not show
     X = torch.rand(5, 1, 28, 28, dtype=torch.float64, generator=generator)
     torch.testing.assert_close(lenet(X, params), lenet_module(params)(X), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("bad", [nan, inf, -inf])
+def test_one_pixel_that_is_not_finite_is_found_wherever_it_is(bad, dtype):
+    X, y = torch.rand(5, 1, 28, 28).to(dtype), torch.arange(5)
+    check_images(X, y)
+    for place in (0, X.numel() // 2, X.numel() - 1):
+        spoiled = X.clone()
+        spoiled.view(-1)[place] = bad
+        with pytest.raises(ValueError, match="^images must be finite numbers, but X holds NaN or infinity$"):
+            check_images(spoiled, y)
+
+
+def test_bytes_an_empty_batch_and_images_with_a_gradient_are_accepted():
+    check_images(torch.randint(256, (3, 1, 28, 28), dtype=torch.uint8), torch.arange(3))
+    check_images(torch.rand(0, 1, 28, 28), torch.arange(0))
+    check_images(torch.rand(3, 1, 28, 28, requires_grad=True), torch.arange(3))
 
 
 def test_parameters_have_the_eight_shapes_and_the_same_bits_for_the_same_seed():

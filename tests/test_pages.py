@@ -16,7 +16,7 @@ import yaml
 
 import run_notebooks
 import sync_cells
-from bench_report import GROUPS, finding, from_json, short
+from bench_report import GROUPS, finding, from_json, in_words
 from revisions import name_of, tracked
 from test_names import listed, public
 
@@ -168,10 +168,10 @@ def test_every_page_and_chapter_is_in_the_table_of_contents(root: Path, notebook
 def test_the_page_shows_every_stored_row(root: Path, site: Path) -> None:
     page = (site / "book" / "bench.html").read_text("utf8")
     report = from_json((root / "book" / "_data" / "bench.json").read_text("utf8"))
-    assert page.count("<tr") == len(report.rows) + len(GROUPS) + len(report.machine) + 3  # heads, repeats, time
+    assert page.count("<tr") == len(report.rows) + len(GROUPS) + len(report.machine) + 3  # heads, builds and blocks, time
     for row in report.rows:
         what = re.sub(r"(\d) ([a-zA-Z])", "\\1\u00a0\\2", row.what)  # a number stays with its unit
-        assert f"<p>{what}</p>" in page and f"<p>{short(row.ratio)}</p>" in page, row
+        assert f"<p>{what}</p>" in page and f"<p>{in_words(row)}</p>" in page, row
     for group in GROUPS:
         rows = [row for row in report.rows if row.group == group]
         figure = re.search(rf'<figure[^>]*id="fig-bench-{group.replace(" ", "-")}".*?</figure>', page, re.DOTALL)[0]

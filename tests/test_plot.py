@@ -260,7 +260,7 @@ def test_a_chunk_that_a_rank_does_not_hold_is_left_blank():
 
 
 @pytest.mark.parametrize("narrow", [False, True])
-def test_a_ratio_is_a_dot_in_its_middle_half_and_a_limit_is_a_tick_where_there_is_one(narrow):
+def test_a_ratio_is_a_dot_in_its_range_and_a_limit_is_a_tick_where_there_is_one(narrow):
     fig = plot.draw_ratios({"against gloo": {"naive": (2.0, 3.0, 5.0, 12.2), "ring": (0.2, 0.25, 0.3, None)}}, narrow)
     [ax] = fig.axes
     one, *marks = [(list(line.get_xdata()), line.get_marker(), line.get_ydata()[0]) for line in ax.lines]
@@ -273,6 +273,14 @@ def test_a_ratio_is_a_dot_in_its_middle_half_and_a_limit_is_a_tick_where_there_i
     assert fig.get_label().endswith("against gloo: naive 3 (limit 12.2), ring 0.25.")
     low, high = ax.get_xlim()
     assert low < 0.2 and high > 12.2
+
+
+def test_a_ratio_whose_range_contains_one_is_a_hollow_dot_and_no_difference_in_words():
+    fig = plot.draw_ratios({"against gloo": {"naive": (0.9, 1.2, 1.3, 2.0), "ring": (1.1, 1.2, 1.3, None)}})
+    even, faster = [line.get_markerfacecolor() for line in fig.axes[0].lines if line.get_marker() == "o"]
+    assert even == "white" != faster
+    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["median", "no difference", "range", "limit"]
+    assert fig.get_label().endswith("against gloo: naive 1.2 (no difference, limit 2), ring 1.2.")
 
 
 def test_several_timelines_share_one_axis_and_its_marks():

@@ -18,13 +18,15 @@ from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring
 from d2lpar.devices import all_cores, cores_per_device, make_gpus_reproducible, run_on_devices, try_devices
 from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
 from d2lpar.scratch import distance, get_params, one_worker, train_batch_threads
-from d2lpar.timing import time_each_repeat
+from d2lpar.timing import keep_freed_memory, time_each_repeat
 
 RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-18 with ten classes, and 16 kB
 BATCH_SIZE, LR = 256, 0.05
-RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 5  # a step takes seconds
+RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 2  # a step takes seconds
 SMALL_BATCH_SIZE = 8  # so that sending takes a larger part of a step
-BETWEEN_PROCESSES = ("processes", "own buckets", "tensor by tensor")  # the cases that need all ranks
+CALLS = {"large": 3, "small": 100, "lenet": 8, "resnet": 5, "resnet, batch 8": 5}  # in a block, which is what is timed
+ALONE = "nothing exchanged"
+BETWEEN_PROCESSES = ("processes", "own buckets", "tensor by tensor", ALONE)  # the cases that need all ranks
 ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
 
 Case = Callable[[], object]
@@ -37,10 +39,10 @@ class WrongResult(Exception):
 
 
 def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[str, dict[str, Times]]:
-    """On one rank of a group: its backend, and the seconds of every repeat of each part's cases; rank 0's count.
+    """On one rank of a group: its backend, and the seconds of every block of each part's cases; rank 0's count.
 
     Args:
-        parts: which of "large", "small", "lenet", "resnet" and "resnet, batch 8".
+        parts: which of the parts in `CALLS`.
         cores: the cores of the machine, as the bench itself found them.
 
     Raises:
@@ -49,23 +51,36 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     k = dist.get_world_size()
     if cores != all_cores():
         raise RuntimeError(f"this rank has {all_cores()} cores for its virtual devices, the machine {cores}")
+    keep_freed_memory()
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     torch.manual_seed(0)
     make_gpus_reproducible()
     sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
-              "small": partial(allreduce_cases, rank, k, SMALL, calls=20),
+              "small": partial(allreduce_cases, rank, k, SMALL),
               "resnet": partial(resnet_cases, rank, k, RESNET_BATCH_SIZE),
               "resnet, batch 8": partial(resnet_cases, rank, k, SMALL_BATCH_SIZE)}
     result = {}
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
-        cases = on_this_rank(rank, makers[part]())
-        result[part] = time_in_turns(cases, times, warmup, devices_of(k) if rank == 0 else (),
+        cases, devices = on_this_rank(rank, makers[part]()), devices_of(k) if rank == 0 else ()
+        time_each_repeat(cases, 0, warmup, devices, sleep_until_all_are_here)
+        result[part] = time_in_turns(blocks(cases, CALLS[part], sleep_until_all_are_here), times, devices,
                                      sleep_until_all_are_here)
         if rank == 0:
             print(f"{part} done")
     return dist.get_backend(), result
+
+
+def blocks(cases: Mapping[str, Case], calls: int, wait: Case) -> dict[str, Case]:
+    """Each case so many times in a row, as in training; where nothing is exchanged, until the slowest rank is done."""
+    def block(name: str) -> None:
+        for _ in range(calls):
+            cases[name]()
+        if name == ALONE:
+            wait()
+
+    return {name: partial(block, name) for name in cases}
 
 
 def devices_of(k: int) -> list[torch.device]:
@@ -74,16 +89,14 @@ def devices_of(k: int) -> list[torch.device]:
     return [torch.device("cpu")] * k if by_gloo else try_devices(k)
 
 
-def time_in_turns(cases: Mapping[str, Case], repeats: int, warmup: int, devices: Sequence[torch.device],
-                  before: Case) -> Times:
+def time_in_turns(cases: Mapping[str, Case], repeats: int, devices: Sequence[torch.device], before: Case) -> Times:
     """As `time_each_repeat`; the cases between processes take turns to be the first, which comes after a sleep."""
     times: Times = {name: [] for name in cases}
     between = [name for name in BETWEEN_PROCESSES if name in cases]
     for round_ in range(repeats):
         turn = round_ % len(between)
         order = dict.fromkeys([*between[turn:], *between[:turn], *cases])
-        seconds = time_each_repeat({name: cases[name] for name in order}, 1, warmup if round_ == 0 else 0, devices,
-                                   before)
+        seconds = time_each_repeat({name: cases[name] for name in order}, 1, 0, devices, before)
         for name in cases:
             times[name] += seconds[name]
     return times
@@ -94,8 +107,8 @@ def on_this_rank(rank: int, makers: Makers) -> dict[str, Case]:
     return {name: make() if rank == 0 or name in BETWEEN_PROCESSES else _nothing for name, make in makers.items()}
 
 
-def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
-    """Allreduce of `numel` float32 `calls` times, by each algorithm and between the processes, and one pass in place.
+def allreduce_cases(rank: int, k: int, numel: int) -> Makers:
+    """Allreduce of `numel` float32, by each algorithm and between the processes, and one pass in place.
 
     The pass reads and writes all k buffers once, as an allreduce in one memory would that did nothing twice.
     """
@@ -109,7 +122,7 @@ def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
         own = (pattern * 2**rank).to(devices[rank])
         dist.all_reduce(own)
         expect_sum("all_reduce between the processes", [own], k)
-        return partial(_repeat, partial(dist.all_reduce, own.zero_()), calls)  # zeros, so that no sum grows to infinity
+        return partial(dist.all_reduce, own.zero_())  # zeros, so that no sum grows to infinity
 
     def algorithm(name: str) -> Case:
         for r, x in enumerate(buffers()):
@@ -118,27 +131,33 @@ def allreduce_cases(rank: int, k: int, numel: int, calls: int = 1) -> Makers:
         expect_sum(name, buffers(), k)
         for x in buffers():
             x.zero_()
-        return partial(_repeat, partial(ALGORITHMS[name], buffers()), calls)
+        return partial(ALGORITHMS[name], buffers())
 
     def one_pass() -> Case:
         shares = list(zip(*(x.tensor_split(min(k, all_cores())) for x in buffers())))
-        return partial(_repeat, partial(run_on_devices, _pass, shares), calls)
+        return partial(run_on_devices, _pass, shares)
 
     return {"processes": processes, **{name: partial(algorithm, name) for name in ALGORITHMS}, "one pass": one_pass}
 
 
 def lenet_cases(rank: int, k: int) -> Makers:
-    """One step of LeNet: a plain loop, one device, one with all cores, k devices, and DistributedDataParallel."""
+    """One step of LeNet: a plain loop, one device, one with all cores, k devices, and between processes.
+
+    The processes take DistributedDataParallel's step, or each its own, of its shard.
+    """
     X, y = _minibatch(BATCH_SIZE)
-    expected = one_worker(X, y, [p.requires_grad_() for p in lenet_params()], LR)
+    expected, of_shard = (one_worker(*batch, [p.requires_grad_() for p in lenet_params()], LR)
+                          for batch in ((X, y), _shard(X, y, rank, k)))
     steps = {"processes": partial(ddp_step, LeNet(), X, y, rank, k), "plain loop": partial(plain_step, X, y),
              "1 device": partial(device_step, X, y, 1), "k devices": partial(device_step, X, y, k),
              "1 device, all cores": partial(device_step, X, y, 1, all_cores())}
-    return {name: partial(_checked_step, f"LeNet by {name}", step, expected) for name, step in steps.items()}
+    alone = partial(_module_step, LeNet().to(devices_of(k)[rank]), *_shard(X, y, rank, k))
+    return {**{name: partial(_checked_step, f"LeNet by {name}", step, expected) for name, step in steps.items()},
+            ALONE: partial(_checked_step, f"LeNet by {ALONE}", alone, of_shard)}
 
 
 def resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], Case]]:
-    """One step of ResNet-18: DistributedDataParallel and our two, one device, one with all cores, and k devices.
+    """One step of ResNet-18: one device, one with all cores, k devices, and between processes four ways.
 
     With k replicas, BatchNorm sees shards, so k devices are held against the processes, and one device against a plain
     loop. A small batch is not tried on k devices.
@@ -163,7 +182,8 @@ def resnet_cases(rank: int, k: int, batch_size: int) -> dict[str, Callable[[], C
     makers = {"processes": processes, "own buckets": partial(own, "own buckets"),
               "tensor by tensor": partial(own, "tensor by tensor"), "1 device": partial(devices, "1 device", alone, 1),
               "k devices": partial(devices, "k devices", sharded, k),
-              "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, all_cores())}
+              "1 device, all cores": partial(devices, "1 device, all cores", alone, 1, all_cores()),
+              ALONE: lambda: _module_step(_resnet().to(devices_of(k)[rank]), *_shard(X, y, rank, k))[0]}
     if batch_size == SMALL_BATCH_SIZE:
         del makers["k devices"]
     return makers
@@ -209,8 +229,7 @@ def ddp_step(net: nn.Module, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """PyTorch's own: this rank's shard, through DistributedDataParallel."""
     net = nn.parallel.DistributedDataParallel(net.to(devices_of(k)[rank]))
     net.broadcast_buffers = False  # as ours: the statistics of BatchNorm are sent at the start, and not in every step
-    # shards of one size: DDP gives every shard one weight
-    return _module_step(net, X.tensor_split(k)[rank], y.tensor_split(k)[rank])
+    return _module_step(net, *_shard(X, y, rank, k))
 
 
 def _module_step(net: nn.Module, X: Tensor, y: Tensor, after: Callable[[], object] = lambda: None) -> Step:
@@ -235,11 +254,8 @@ def resnet_step(X: Tensor, y: Tensor, k: int, cores: int = 1) -> Step:
     step, replicas = _module_step(DataParallel(_resnet().to(devices[0]), devices), X, y)
 
     def with_cores() -> None:
-        before = torch.get_num_threads()
-        torch.set_num_threads(all_cores())  # for the caller's loss and update, as in a program of its own
         with cores_per_device(cores):
             step()
-        torch.set_num_threads(before)
 
     return with_cores, replicas
 
@@ -248,7 +264,7 @@ def resnet_own_step(name: str, X: Tensor, y: Tensor, rank: int, k: int) -> Step:
     """ResNet-18 through the book's own buckets, or with its gradients averaged one by one; this rank's shard."""
     from d2lpar.ddp import OwnDDP, average_gradients, broadcast_start
 
-    net, shard = _resnet().to(devices_of(k)[rank]), (X.tensor_split(k)[rank], y.tensor_split(k)[rank])
+    net, shard = _resnet().to(devices_of(k)[rank]), _shard(X, y, rank, k)
     if name == "own buckets":
         return _module_step(OwnDDP(net), *shard)
     broadcast_start(net)
@@ -263,6 +279,10 @@ def _resnet() -> nn.Module:
 def _minibatch(size: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     return torch.rand(size, 1, 28, 28, generator=generator), torch.randint(10, (size,), generator=generator)
+
+
+def _shard(X: Tensor, y: Tensor, rank: int, k: int) -> tuple[Tensor, Tensor]:
+    return X.tensor_split(k)[rank], y.tensor_split(k)[rank]  # of one size: DDP gives every shard one weight
 
 
 def expect_sum(name: str, data: Sequence[Tensor], k: int) -> None:
@@ -293,11 +313,6 @@ def _pattern(numel: int) -> Tensor:
 def _pass(share: Sequence[Tensor]) -> None:
     for x in share:
         x.mul_(1.0)
-
-
-def _repeat(case: Callable[[], object], calls: int) -> None:
-    for _ in range(calls):
-        case()
 
 
 def _nothing() -> None:

@@ -1,4 +1,8 @@
-"""The rows of the bench, as a table and as JSON: how many times as fast the book's code is, spread and limit."""
+"""The rows of the bench, as a table and as JSON: how many times as fast the book's code is, ranges and limit.
+
+Each case is built several times, in processes of its own, and each build is timed in several blocks. A ratio is only as
+good as its range over all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,10 @@ GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "dispatch", 
 
 
 class Row(NamedTuple):
-    """How many times as fast `what` is as `against`: the median of the repeats, their middle half, and the limit."""
+    """How many times as fast `what` is as `against`: the median of all blocks, the range, each build, and the limit.
+
+    The range goes from the lowest lower quartile of a build's blocks to the highest upper quartile.
+    """
 
     group: str
     what: str
@@ -22,23 +29,44 @@ class Row(NamedTuple):
     ratio: float
     low: float
     high: float
+    builds: Sequence[float]  # the median of each
     limit: float | None = None
 
 
 class Report(NamedTuple):
-    """One run: its machine and data, how often each case was timed, how long the run took, and its rows."""
+    """One run: its machine and data, how often each case was built and timed, how long the run took, and its rows."""
 
     machine: dict[str, str]
+    builds: int
     repeats: int
     seconds: int
     rows: list[Row]
 
 
-def ratio_row(group: str, what: str, against: str, times: Times, ours: str, reference: str,
+def ratio_row(group: str, what: str, against: str, runs: Sequence[Times], ours: str, reference: str,
               limit: float | None = None) -> Row:
-    """The row of two cases of one interleaved run: the quartiles of the repeats' ratios."""
-    low, ratio, high = statistics.quantiles(ratios(times, ours, reference), n=4, method="inclusive")
-    return Row(group, what, against, ratio, low, high, limit)
+    """The row of two cases that were timed in turn, from the times of each build."""
+    builds = [ratios(times, ours, reference) for times in runs]
+    lows, medians, highs = zip(*(statistics.quantiles(build, n=4, method="inclusive") for build in builds))
+    every = [ratio for build in builds for ratio in build]
+    return Row(group, what, against, statistics.median(every), min(lows), max(highs), medians, limit)
+
+
+def median_ratio(runs: Sequence[Times], ours: str, reference: str) -> float:
+    """How many times as fast `ours` is as `reference`: the median of all blocks."""
+    return ratio_row("", "", "", runs, ours, reference).ratio
+
+
+def makes_no_difference(row: Row) -> bool:
+    """Whether the range goes from slower to faster."""
+    return row.low <= 1 <= row.high
+
+
+def moved(before: Report, now: Report) -> list[str]:
+    """The rows of `now` whose ratio lies outside the range that `before` states for them, in words."""
+    stated = {row[:3]: row for row in before.rows}
+    return [f"{row.what}, against {row.against}: {short(row.ratio)}, and before {short(old.low)} to {short(old.high)}"
+            for row in now.rows if (old := stated.get(row[:3])) and not old.low <= row.ratio <= old.high]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -47,13 +75,15 @@ def table(rows: Sequence[Row]) -> str:
         "group": [row.group for row in rows],
         "ours": [row.what for row in rows],
         "against": [row.against for row in rows],
-        "times as fast": [short(row.ratio) for row in rows],
-        "middle half": [f"{short(row.low)} to {short(row.high)}" for row in rows],
+        "times as fast": [in_words(row) for row in rows],
+        "builds": [f"{short(min(row.builds))} to {short(max(row.builds))}" for row in rows],
+        "range": [f"{short(row.low)} to {short(row.high)}" for row in rows],
         "limit": [short(row.limit) for row in rows],
+        "of it": [f"{row.ratio / row.limit:.0%}" if row.limit else "" for row in rows],
     }
     if len(set(columns["group"])) == 1:
         del columns["group"]
-    sides = ["left"] * (len(columns) - 3) + ["right"] * 3
+    sides = ["left"] * (len(columns) - 5) + ["right"] * 5
     return tabulate(columns, headers="keys", tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 
@@ -68,16 +98,21 @@ def blocks(rows: Sequence[Row]) -> dict[str, dict[str, Row]]:
 
 
 def finding(rows: Sequence[Row]) -> str:
-    """What the rows say, in one sentence; a row whose middle half contains 1 counts as neither faster nor slower."""
+    """What the rows say, in one sentence."""
     least, most = min(rows, key=lambda row: row.ratio), max(rows, key=lambda row: row.ratio)
     if least == most:
-        return (f"The book's code is {short(most.ratio)} times as fast; "
-                f"the middle half of the repeats goes from {short(most.low)} to {short(most.high)}.")
+        said = "makes no difference" if makes_no_difference(most) else f"is {short(most.ratio)} times as fast"
+        return f"The book's code {said}; the range goes from {short(most.low)} to {short(most.high)}."
     faster, slower = sum(row.low > 1 for row in rows), sum(row.high < 1 for row in rows)
-    counts = {"faster": faster, "slower": slower, "neither": len(rows) - faster - slower}
+    counts = {"the book's code is faster": faster, "slower": slower, "no difference": len(rows) - faster - slower}
     said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
-    return (f"Of {len(rows)} rows, the book's code is {said}; the ratios go from {short(least.ratio)} to "
+    return (f"Of {len(rows)} rows: {said}; the ratios go from {short(least.ratio)} to "
             f"{short(most.ratio)} ({most.what}, against {most.against}).")
+
+
+def in_words(row: Row) -> str:
+    """The ratio, with the words "no difference" where its range contains 1."""
+    return f"no difference ({short(row.ratio)})" if makes_no_difference(row) else short(row.ratio)
 
 
 def to_json(report: Report) -> str:

@@ -261,7 +261,8 @@ class Bench(SphinxDirective):
                 raise self.error(f"{file.name} has no group {self.arguments[0]!r}")
             numbers = UNIT.sub("\u00a0", table(rows))
             return [self.figure(rows), *self.parse_text_to_nodes(f":::{{dropdown}} The numbers\n{numbers}\n:::")]
-        facts = report.machine | {"repeats per row": report.repeats, "the whole run": f"{report.seconds} s"}
+        facts = report.machine | {"blocks": f"{report.builds} builds, with {report.repeats} blocks each",
+                                  "the whole run": f"{report.seconds} s"}
         lines = ["| property | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in facts.items())]
         return self.parse_text_to_nodes("\n".join(lines))
 
@@ -272,12 +273,12 @@ class Bench(SphinxDirective):
 
         name = nodes.make_id(f"fig-bench-{self.arguments[0]}")
         figure = nodes.figure("", ids=[name], classes=["bench"])
-        quartiles = {heading: {label: (row.low, row.ratio, row.high, row.limit) for label, row in block.items()}
-                     for heading, block in blocks(rows).items()}
+        ranges = {heading: {label: (row.low, row.ratio, row.high, row.limit) for label, row in block.items()}
+                  for heading, block in blocks(rows).items()}
         for width in ("wide", "narrow"):
             file = Path(self.env.doctreedir, f"{name}-{width}.svg")
             with plt.style.context(STYLE):
-                drawn = draw_ratios(quartiles, narrow=width == "narrow")
+                drawn = draw_ratios(ranges, narrow=width == "narrow")
                 drawn.savefig(file, bbox_inches="tight", metadata={"Date": None})
                 plt.close(drawn)
             uri = "/" + Path(os.path.relpath(file, self.env.srcdir)).as_posix()

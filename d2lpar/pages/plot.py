@@ -404,10 +404,12 @@ def _hatch(communication: Sequence[str], name: str) -> str:
 
 def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, float | None]]],
                 narrow: bool = False) -> Figure:
-    """How many times as fast, on one logarithmic axis: median as a dot, middle half as a line, limit as a tick.
+    """How many times as fast, on one logarithmic axis: median as a dot, range as a line, limit as a tick.
+
+    The dot is hollow where the range contains 1, so that there is no difference.
 
     Args:
-        blocks: by heading and by name, the lower quartile, the median, the upper quartile, and the limit or None.
+        blocks: by heading and by name, the lower end of the range, the median, the upper end, and the limit or None.
         narrow: for a phone, with the names above the lines and not next to them.
     """
     lines = [line for heading, rows in blocks.items() for line in [(heading, None), *rows.items()]]
@@ -424,7 +426,7 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
         if row is not None:
             left, median, right, limit = row
             ax.plot([left, right], [y, y], color=color, linewidth=4, alpha=0.4, solid_capstyle="butt")
-            ax.plot(median, y, "o", color=color)
+            ax.plot(median, y, "o", color=color, markerfacecolor="white" if left <= 1 <= right else color)
             if limit is not None:
                 ax.plot(limit, y, "|", color="black", markersize=11, markeredgewidth=2)
     ax.set(xscale="log", xlim=(low / 1.2, high * 1.2), ylim=(len(lines) - 0.4, -1), xlabel="times as fast (1: equal)")
@@ -438,18 +440,23 @@ def draw_ratios(blocks: Mapping[str, Mapping[str, tuple[float, float, float, flo
     ax.spines["left"].set_visible(False)
     ax.grid(axis="y", visible=False)
     keys = [Line2D([], [], marker="o", linestyle="none", color=color, label="median"),
-            Line2D([], [], color=color, linewidth=4, alpha=0.4, label="middle half")]
+            Line2D([], [], color=color, linewidth=4, alpha=0.4, label="range")]
+    if any(row and row[0] <= 1 <= row[2] for _, row in lines):
+        keys.insert(1, Line2D([], [], marker="o", linestyle="none", color=color, markerfacecolor="white",
+                              label="no difference"))
     if any(row and row[3] is not None for _, row in lines):
         keys.append(Line2D([], [], marker="|", linestyle="none", color="black", markersize=11, markeredgewidth=2,
                            label="limit"))
-    fig.legend(handles=keys, loc="outside upper center", ncols=3, fontsize=9)
+    fig.legend(handles=keys, loc="outside upper center", ncols=2 if narrow else 4, fontsize=9)
     words = [f"{heading}: {', '.join(map(_ratio_words, rows, rows.values()))}" for heading, rows in blocks.items()]
     fig.set_label(f"How many times as fast, one line per row on a logarithmic axis. {'; '.join(words)}.")
     return fig
 
 
 def _ratio_words(name: str, row: tuple[float, float, float, float | None]) -> str:
-    return f"{name} {row[1]:.3g}" + ("" if row[3] is None else f" (limit {row[3]:.3g})")
+    low, median, high, limit = row
+    notes = ["no difference"] * (low <= 1 <= high) + ([] if limit is None else [f"limit {limit:.3g}"])
+    return f"{name} {median:.3g}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def draw_step(shard_sizes: Sequence[int]) -> Figure:
