@@ -65,7 +65,7 @@ run: .venv/installed ## execute every notebook here and store the outputs
 diff: .venv/installed ## show what changed in the notebooks since the last commit, or since a different one: make diff REV=main~3
 	@.venv/bin/python book/tools/diff_notebooks.py "$(REV)"
 
-bench: .venv/installed ## measure how fast the book's code is here, as a table of ratios (a quarter of an hour on two cores)
+bench: .venv/installed ## measure how fast the book's code is here, as a table of ratios (twenty minutes on two cores)
 	@.venv/bin/python book/lab/bench.py
 
 gpu-report: .venv/installed ## on a machine with a GPU: run the GPU tests, time training steps, and print a report to paste into an issue

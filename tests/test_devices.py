@@ -350,6 +350,7 @@ def test_a_replica_has_its_share_of_the_cores_and_everyone_else_what_they_had():
         with cores_per_device(2):
             assert threads_in_replicas() == [2, 2]
             assert threads_in_replicas(k=9) == [2] * 9, "a thread that is new here has another share"
+            assert torch.get_num_threads() == 2, "the update of one device would have other cores than the rest"
         with contextlib.suppress(KeyError), cores_per_device(3):
             with cores_per_device(2):
                 pass

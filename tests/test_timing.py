@@ -1,6 +1,10 @@
 """Tests of d2lpar.timing: every case is timed as often as promised and in turn, and spans lie where the work was."""
 
+import os
+import platform
 import re
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -86,3 +90,28 @@ def test_a_span_on_a_gpu_lasts_as_long_as_the_work_that_was_queued():
     one, twenty = watch.spans
     assert 0 <= one.start_s < one.end_s <= twenty.start_s < twenty.end_s
     assert twenty.end_s - twenty.start_s > (one.end_s - one.start_s) / 2  # no time of a GPU is compared more closely
+
+
+FAULTS = """
+from resource import RUSAGE_SELF, getrusage
+
+def step():
+    before = getrusage(RUSAGE_SELF).ru_minflt
+    blocks = [b"x" * 16_000_000 for _ in range(10)]
+    return getrusage(RUSAGE_SELF).ru_minflt - before
+
+def page_faults():
+    return [step() for _ in range(3)][-1]
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
+@pytest.mark.parametrize("setting, helps", [
+    ("from d2lpar.timing import keep_freed_memory; keep_freed_memory()", True),
+    ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_THRESHOLD_=str(2**25))", False)])
+def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(setting, helps):
+    script = f"import torch\n{FAULTS}\nbefore = page_faults()\n{setting}\nprint(before, page_faults())"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=env)
+    before, after = map(int, ended.stdout.split())
+    assert before > 10_000 and (after < 100 if helps else after > 10_000), ended.stderr

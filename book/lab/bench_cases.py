@@ -24,7 +24,7 @@ RESNET18, SMALL = 11_175_818, 4_096  # float32 values: the gradients of ResNet-1
 BATCH_SIZE, LR = 256, 0.05
 RESNET_BATCH_SIZE, RESNET_REPEATS = 64, 2  # a step takes seconds
 SMALL_BATCH_SIZE = 8  # so that sending takes a larger part of a step
-CALLS = {"large": 3, "small": 100, "lenet": 8, "resnet": 5, "resnet, batch 8": 5}  # in a block, which is what is timed
+CALLS = {"large": 10, "small": 100, "lenet": 8, "resnet": 5, "resnet, batch 8": 5}  # in a block, which is what is timed
 ALONE = "nothing exchanged"
 BETWEEN_PROCESSES = ("processes", "own buckets", "tensor by tensor", ALONE)  # the cases that need all ranks
 ALGORITHMS = {fn.__name__: fn for fn in (allreduce_naive, allreduce_tree, allreduce_ring, allreduce_blocks)}
@@ -65,14 +65,14 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
         cases, devices = on_this_rank(rank, makers[part]()), devices_of(k) if rank == 0 else ()
         time_each_repeat(cases, 0, warmup, devices, sleep_until_all_are_here)
-        result[part] = time_in_turns(blocks(cases, CALLS[part], sleep_until_all_are_here), times, devices,
+        result[part] = time_in_turns(in_blocks(cases, CALLS[part], sleep_until_all_are_here), times, devices,
                                      sleep_until_all_are_here)
         if rank == 0:
             print(f"{part} done")
     return dist.get_backend(), result
 
 
-def blocks(cases: Mapping[str, Case], calls: int, wait: Case) -> dict[str, Case]:
+def in_blocks(cases: Mapping[str, Case], calls: int, wait: Case) -> dict[str, Case]:
     """Each case so many times in a row, as in training; where nothing is exchanged, until the slowest rank is done."""
     def block(name: str) -> None:
         for _ in range(calls):

@@ -1,7 +1,7 @@
 """The rows of the bench, as a table and as JSON: how many times as fast the book's code is, ranges and limit.
 
 Each case is built several times, in processes of its own, and each build is timed in several blocks. A ratio is only as
-good as its range over all of them.
+good as its range, from the lowest to the highest of all blocks.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from typing import NamedTuple
 from tabulate import tabulate
 
 Times = dict[str, list[float]]  # by case, the seconds of each repeat
-GROUPS = ("allreduce", "bandwidth", "training step", "one replica", "dispatch", "data", "import", "survival")
+GROUPS = ("allreduce", "training step", "one replica", "dispatch", "data", "import", "survival")
 
 
 class Row(NamedTuple):
-    """How many times as fast `what` is as `against`: the median of all blocks, the range, each build, and the limit.
-
-    The range goes from the lowest lower quartile of a build's blocks to the highest upper quartile.
-    """
+    """How many times as fast `what` is as `against`: the median of all blocks, their range, each build, and the limit."""
 
     group: str
     what: str
@@ -47,9 +44,9 @@ def ratio_row(group: str, what: str, against: str, runs: Sequence[Times], ours: 
               limit: float | None = None) -> Row:
     """The row of two cases that were timed in turn, from the times of each build."""
     builds = [ratios(times, ours, reference) for times in runs]
-    lows, medians, highs = zip(*(statistics.quantiles(build, n=4, method="inclusive") for build in builds))
     every = [ratio for build in builds for ratio in build]
-    return Row(group, what, against, statistics.median(every), min(lows), max(highs), medians, limit)
+    return Row(group, what, against, statistics.median(every), min(every), max(every),
+               [statistics.median(build) for build in builds], limit)
 
 
 def median_ratio(runs: Sequence[Times], ours: str, reference: str) -> float:

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from tabulate import tabulate
 
 from bench import FULL, group_rows, group_times
-from bench_cases import CALLS, blocks, resnet_step
+from bench_cases import CALLS, in_blocks, resnet_step
 from bench_report import Row, ratio_row, table
 from d2lpar.devices import make_gpus_reproducible, try_devices
 from d2lpar.timing import describe_machine, time_each_repeat
@@ -36,7 +36,7 @@ PYTEST = [sys.executable, "-m", "pytest", "-m", "gpu", "--nbval", "-n", "1", "te
 NO_GPU = ("PyTorch finds no GPU here. On a machine with a GPU, this command runs the tests for GPUs, times steps, and "
           "prints a report to paste into an issue.")
 PATH = re.compile(r"""(?<![\w./\\])(?:[A-Za-z]:)?(?:[/\\]+[^/\\\s:"'<>|]+)+[/\\]+(?=[^/\\\s])""")  # up to the file
-BUILDS, REPEATS, LINES, WIDTH = 3, 5, 12, 200  # of a failure: its last lines, and as much of each
+BUILDS, REPEATS, LINES, WIDTH = 4, 4, 12, 200  # of a failure: its last lines, and as much of each
 
 
 class Result(NamedTuple):
@@ -97,7 +97,7 @@ def bench_rows() -> list[Row]:
         runs = []
         for _ in range(BUILDS):
             steps = {name: resnet_step(X, y, count)[0] for name, count in (("one", 1), ("k", k))}
-            runs.append(time_each_repeat(blocks(steps, CALLS["resnet"], lambda: None), REPEATS, 1, try_devices(k)))
+            runs.append(time_each_repeat(in_blocks(steps, CALLS["resnet"], lambda: None), REPEATS, 1, try_devices(k)))
         what = f"DataParallel, ResNet-18, batch 256, {k} devices on GPUs: {min(k, gpus)}"
         rows.append(ratio_row("training step", what, "1 device", runs, "k", "one", float(min(k, gpus))))
     enough = gpus if dist.is_nccl_available() else 0
