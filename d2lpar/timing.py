@@ -63,15 +63,19 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
 def keep_freed_memory() -> None:
     """Have glibc, the C library of most Linux systems, keep freed memory for the next tensor; elsewhere, do nothing.
 
+    A tensor of more than 32 MB, glibc's own limit, may still get new pages every time.
+
     Without it, glibc may return memory to the operating system after one case and not after another, and the time for
     getting the pages back in every step is then taken for a difference between the two. It cannot be undone.
 
-    Source: mallopt(3), with the settings M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_TOP_PAD.
+    Source: mallopt(3), with the settings M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD.
     """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # other C libraries have none
-        for option, size_bytes in ((-1, 2**31 - 1), (-3, 2**25), (-2, 2**26)):
-            set_option(option, size_bytes)
+        # the last is as large as the heap of a thread, or a heap that becomes empty would be returned as a whole
+        for option, size_bytes in ((-3, 2**25), (-1, 2**31 - 1), (-2, 2**26)):
+            if not set_option(option, size_bytes):
+                break
 
 
 def describe_machine() -> dict[str, str]:

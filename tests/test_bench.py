@@ -92,7 +92,7 @@ def test_our_buckets_are_compared_with_the_library_and_with_doing_without(gpus, 
     if gpus:
         del expected[2]
     assert [(row.ratio, row.limit) for row in rows] == expected
-    assert all("OwnDDP, a net, 2 processes" == row.what for row in rows[1:-1]) and rows[-1].what == "DDP, a net, 2 processes"
+    assert all(row.what == "OwnDDP, a net, 2 processes" for row in rows[1:-1]) and rows[-1].what == "DDP, a net, 2 processes"
 
 
 # What is refused
@@ -157,6 +157,15 @@ def test_a_block_is_several_calls_and_waits_for_the_slowest_process_only_where_n
     for block in made.values():
         block()
     assert said == ["processes"] * 3 + [ALONE] * 3 + ["wait"]
+
+
+def test_the_cases_between_processes_take_turns_and_no_rank_goes_on_before_the_last_case_is_done():
+    said = []
+    made = {name: lambda name=name: said.append(name) for name in ("processes", "1 device", ALONE)}
+    times = cases.time_in_turns(made, 2, (), lambda: said.append("wait"), turn=1)
+    first, second = [ALONE, "processes", "1 device"], ["processes", ALONE, "1 device"]
+    assert said == [word for name in first + second for word in ("wait", name)] + ["wait"]
+    assert {name: len(seconds) for name, seconds in times.items()} == dict.fromkeys(made, 2)
 
 
 def test_what_is_not_a_number_is_not_near():

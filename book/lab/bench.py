@@ -69,7 +69,7 @@ def bench(quick: bool = False) -> Report:
             print(f"build {build} of {builds}")
             alone.append(single_times(batches, repeats, quick))
             for k, parts in (QUICK if quick else FULL).items():
-                groups[k].append(group_times(k, parts, repeats))
+                groups[k].append(group_times(k, parts, repeats, build))
     rows = [ratio_row(*names, [times[part] for times in alone], ours, reference, limit)
             for part, (*names, ours, reference, limit) in SINGLE.items() if part in alone[0]]
     rows += [row for k, runs in groups.items() for row in group_rows(k, runs)]
@@ -85,11 +85,11 @@ def single_times(batches: Batches, repeats: int, quick: bool) -> dict[str, Times
             **({} if quick else {"restart": restart_times(1)})}
 
 
-def group_times(k: int, parts: Sequence[str], repeats: int) -> tuple[str, dict[str, Times]]:
+def group_times(k: int, parts: Sequence[str], repeats: int, turn: int) -> tuple[str, dict[str, Times]]:
     """The backend of k new processes, and the times of the parts that they measure."""
     print(f"{k} processes: {', '.join(parts)}")
     with cores_per_device(all_cores()):  # the ranks may use the whole machine
-        return run_ranks(measure, k, parts, repeats, all_cores(), timeout_s=900)[0]
+        return run_ranks(measure, k, parts, repeats, all_cores(), turn, timeout_s=900)[0]
 
 
 def group_rows(k: int, runs: Sequence[tuple[str, dict[str, Times]]]) -> list[Row]:
@@ -176,6 +176,6 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="fewer rows and repeats (two minutes)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
                         help="write JSON into FILE too, or print it instead of the table")
-    parser.add_argument("--against", metavar="FILE", help="say which rows lie outside the ranges of a run stored in FILE")
+    parser.add_argument("--against", metavar="FILE", help="say which rows are outside the ranges stored in FILE")
     args = parser.parse_args()
     command(args.quick, args.json, args.against)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bench_report import Times
 from d2lpar.collectives import allreduce_blocks, allreduce_naive, allreduce_ring, allreduce_tree
-from d2lpar.devices import all_cores, cores_per_device, make_gpus_reproducible, run_on_devices, try_devices
+from d2lpar.devices import all_cores, cores_per_device, make_gpus_reproducible, run_on_devices, synchronize, try_devices
 from d2lpar.models import LeNet, lenet, lenet_params, loss, resnet18
 from d2lpar.scratch import distance, get_params, one_worker, train_batch_threads
 from d2lpar.timing import keep_freed_memory, time_each_repeat
@@ -38,12 +38,13 @@ class WrongResult(Exception):
     """A case computes something else than it should: its time would mean nothing."""
 
 
-def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[str, dict[str, Times]]:
+def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, turn: int = 0) -> tuple[str, dict[str, Times]]:
     """On one rank of a group: its backend, and the seconds of every block of each part's cases; rank 0's count.
 
     Args:
         parts: which of the parts in `CALLS`.
         cores: the cores of the machine, as the bench itself found them.
+        turn: which case between processes is the first.
 
     Raises:
         WrongResult: if a case computes something wrong; its part is not timed, and there is no result.
@@ -55,7 +56,12 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     torch.manual_seed(0)
     make_gpus_reproducible()
-    sleep_until_all_are_here = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's would keep a GPU busy
+    group = dist.new_group(backend="gloo")  # NCCL's barrier would keep a GPU busy
+
+    def sleep_until_all_are_done() -> None:
+        synchronize([devices_of(k)[rank]])
+        dist.barrier(group)
+
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
               "small": partial(allreduce_cases, rank, k, SMALL),
               "resnet": partial(resnet_cases, rank, k, RESNET_BATCH_SIZE),
@@ -64,9 +70,9 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int) -> tuple[
     for part in parts:
         times, warmup = (min(RESNET_REPEATS, repeats), 1) if part == "resnet" else (repeats, 2)
         cases, devices = on_this_rank(rank, makers[part]()), devices_of(k) if rank == 0 else ()
-        time_each_repeat(cases, 0, warmup, devices, sleep_until_all_are_here)
-        result[part] = time_in_turns(in_blocks(cases, CALLS[part], sleep_until_all_are_here), times, devices,
-                                     sleep_until_all_are_here)
+        time_each_repeat(cases, 0, warmup, devices, sleep_until_all_are_done)
+        result[part] = time_in_turns(in_blocks(cases, CALLS[part], sleep_until_all_are_done), times, devices,
+                                     sleep_until_all_are_done, turn)
         if rank == 0:
             print(f"{part} done")
     return dist.get_backend(), result
@@ -89,16 +95,18 @@ def devices_of(k: int) -> list[torch.device]:
     return [torch.device("cpu")] * k if by_gloo else try_devices(k)
 
 
-def time_in_turns(cases: Mapping[str, Case], repeats: int, devices: Sequence[torch.device], before: Case) -> Times:
+def time_in_turns(cases: Mapping[str, Case], repeats: int, devices: Sequence[torch.device], before: Case,
+                  turn: int = 0) -> Times:
     """As `time_each_repeat`; the cases between processes take turns to be the first, which comes after a sleep."""
     times: Times = {name: [] for name in cases}
     between = [name for name in BETWEEN_PROCESSES if name in cases]
-    for round_ in range(repeats):
-        turn = round_ % len(between)
-        order = dict.fromkeys([*between[turn:], *between[:turn], *cases])
+    for round_ in range(turn, turn + repeats):
+        first = round_ % len(between)
+        order = dict.fromkeys([*between[first:], *between[:first], *cases])
         seconds = time_each_repeat({name: cases[name] for name in order}, 1, 0, devices, before)
         for name in cases:
             times[name] += seconds[name]
+    before()  # or the other ranks go on to the next part, on cores that the last case is timed on
     return times
 
 

@@ -18,7 +18,7 @@ GROUPS = ("allreduce", "training step", "one replica", "dispatch", "data", "impo
 
 
 class Row(NamedTuple):
-    """How many times as fast `what` is as `against`: the median of all blocks, their range, each build, and the limit."""
+    """How many times as fast `what` is as `against`: the median of all blocks, their range, the builds, the limit."""
 
     group: str
     what: str

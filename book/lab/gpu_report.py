@@ -102,7 +102,7 @@ def bench_rows() -> list[Row]:
         rows.append(ratio_row("training step", what, "1 device", runs, "k", "one", float(min(k, gpus))))
     enough = gpus if dist.is_nccl_available() else 0
     return rows + [row for k, parts in FULL.items() if k <= enough
-                   for row in group_rows(k, [group_times(k, parts, REPEATS) for _ in range(BUILDS)])]
+                   for row in group_rows(k, [group_times(k, parts, REPEATS, turn) for turn in range(BUILDS)])]
 
 
 def block(facts: dict[str, str], tests: list[Result], measured: str) -> str:

@@ -41,11 +41,12 @@ def check(command):
         faults, *seen = ended.stdout.split()
         faults = int(faults)
     except ValueError:
-        return f"Not yet: your command does not run train.py. It says: {(ended.stderr or ended.stdout).strip() or 'nothing'}"
+        said = (ended.stderr or ended.stdout).strip() or "nothing"
+        return f"Not yet: your command does not run train.py. It says: {said}"
     sees = f"It sees {' and '.join(seen) or 'neither variable'}."
     if faults >= 1000:
         return f"Not yet: a step of train.py, which needs 64 MB, still has {faults:,} page faults. {sees}"
     enough = [setting for setting in seen if int(setting.partition("=")[2] or 0) >= 16_000_000]
-    if platform.libc_ver()[0] != "glibc" and len(enough) < 2:  # where nothing can be measured, names and values have to do
+    if platform.libc_ver()[0] != "glibc" and len(enough) < 2:  # names and values have to do
         return f"Not yet: train.py must start with both variables, at 16 MB or more. {sees}"
     return "Right."
