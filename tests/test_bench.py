@@ -50,10 +50,15 @@ def test_a_row_whose_range_contains_one_makes_no_difference():
         assert ("makes no difference" in finding([row])) == words.startswith("no")
 
 
-def test_a_row_has_moved_if_its_ratio_is_outside_the_range_of_the_older_run():
-    now = REPORT._replace(rows=[ROW._replace(ratio=4.2), REPORT.rows[1]._replace(ratio=90), ROW._replace(what="a new row")])
-    assert moved(REPORT, now) == ["allreduce_ring, 2 devices, against gloo, 2 processes: 4.20, and before 4.30 to 15.2"]
-    assert moved(REPORT, REPORT) == []
+def test_a_row_has_moved_if_its_ranges_in_the_two_runs_do_not_overlap():
+    def with_range(low, high):
+        return REPORT._replace(rows=[ROW._replace(low=low, high=high), REPORT.rows[1], ROW._replace(what="a new row")])
+
+    words = "allreduce_ring, 2 devices, against gloo, 2 processes: {}, and before 4.30 to 15.2"
+    assert moved(REPORT, with_range(4.1, 4.2)) == [words.format("4.10 to 4.20")]
+    assert moved(REPORT, with_range(15.3, 16)) == [words.format("15.3 to 16.0")]
+    for low, high in ((4.1, 4.4), (15.2, 16), (5, 6), (4, 16)):
+        assert moved(REPORT, with_range(low, high)) == []
 
 
 def test_each_algorithm_is_compared_with_the_processes_and_the_limit_is_to_move_the_bytes():

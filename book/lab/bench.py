@@ -146,7 +146,7 @@ def step_rows(net: str, k: int, backend: str, runs: Sequence[Times]) -> list[Row
 def command(quick: bool, json_to: str | None, against: str | None = None) -> None:
     """Measure, and print the table, or, for "-", JSON; a file gets JSON, and the table is printed too.
 
-    Then say which rows lie outside the ranges that an older run, in the file `against`, states for them.
+    Then say which rows have moved since an older run, in the file `against`: their ranges do not overlap.
     """
     to_file = Path(json_to) if json_to not in (None, "-") else None
     before = from_json(Path(against).read_text("utf8")) if against else None
@@ -166,7 +166,7 @@ def command(quick: bool, json_to: str | None, against: str | None = None) -> Non
         print(f"{report.builds} builds of {report.repeats} blocks per row, {report.seconds} s in all")
     if before:
         rows = moved(before, report)
-        print(f"outside the ranges in {against}: {len(rows)} of {len(report.rows)} rows", *rows, sep="\n  ",
+        print(f"moved out of their ranges in {against}: {len(rows)} of {len(report.rows)} rows", *rows, sep="\n  ",
               file=sys.stderr)
 
 
@@ -176,6 +176,6 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="fewer rows and repeats (two minutes)")
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE",
                         help="write JSON into FILE too, or print it instead of the table")
-    parser.add_argument("--against", metavar="FILE", help="say which rows are outside the ranges stored in FILE")
+    parser.add_argument("--against", metavar="FILE", help="say which rows have moved out of the ranges stored in FILE")
     args = parser.parse_args()
     command(args.quick, args.json, args.against)

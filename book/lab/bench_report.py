@@ -60,10 +60,11 @@ def makes_no_difference(row: Row) -> bool:
 
 
 def moved(before: Report, now: Report) -> list[str]:
-    """The rows of `now` whose ratio lies outside the range that `before` states for them, in words."""
+    """The rows of `now` whose range does not overlap with the range that `before` states for them, in words."""
     stated = {row[:3]: row for row in before.rows}
-    return [f"{row.what}, against {row.against}: {short(row.ratio)}, and before {short(old.low)} to {short(old.high)}"
-            for row in now.rows if (old := stated.get(row[:3])) and not old.low <= row.ratio <= old.high]
+    pairs = [(row, stated[row[:3]]) for row in now.rows if row[:3] in stated]
+    return [f"{row.what}, against {row.against}: {short(row.low)} to {short(row.high)}, and before {short(old.low)} to "
+            f"{short(old.high)}" for row, old in pairs if not (old.low <= row.high and row.low <= old.high)]
 
 
 def table(rows: Sequence[Row]) -> str:
