@@ -43,13 +43,15 @@ SIZES = {"large": f"{4 * RESNET18 / 1e6:.1f} MB", "small": f"{4 * SMALL / 1e3:.0
 FULL = {2: ("large", "small", "lenet", "resnet", "resnet, batch 8"),
         4: ("large", "small", "lenet"), 8: ("large", "small")}
 QUICK = {2: ("large", "small", "lenet")}  # parts for each number of devices
-SINGLE = {  # by part: the row's group, ours, against what, the names of both in the times, and the limit
-    "data": ("data", "an epoch of load_data_fashion_mnist", "torchvision in a DataLoader", "ours", "torchvision", None),
-    **{f"dispatch {k}": ("dispatch", f"run_on_devices of nothing, {k} devices", "ThreadPoolExecutor, one per device",
+SINGLE: dict[str, tuple[tuple[str, str, str], str, str, float | None]] = {
+    # by part: the row's group, ours, against what; the names of both in the times; and the limit
+    "data": (("data", "an epoch of load_data_fashion_mnist", "torchvision in a DataLoader"), "ours", "torchvision",
+             None),
+    **{f"dispatch {k}": (("dispatch", f"run_on_devices of nothing, {k} devices", "ThreadPoolExecutor, one per device"),
                          "ours", "pools", None) for k in (2, 8)},
-    "import": ("import", "import d2lpar", "import torch", "d2lpar", "torch", 1.0),
-    "checkpoint": ("survival", "an epoch of train_ddp.py with a checkpoint", "without one", "saved", "bare", 1.0),
-    "restart": ("survival", "from a killed rank to the next update", "from a start to the first", "killed", "started",
+    "import": (("import", "import d2lpar", "import torch"), "d2lpar", "torch", 1.0),
+    "checkpoint": (("survival", "an epoch of train_ddp.py with a checkpoint", "without one"), "saved", "bare", 1.0),
+    "restart": (("survival", "from a killed rank to the next update", "from a start to the first"), "killed", "started",
                 None)}
 
 
@@ -71,7 +73,7 @@ def bench(quick: bool = False) -> Report:
             for k, parts in (QUICK if quick else FULL).items():
                 groups[k].append(group_times(k, parts, repeats, build))
     rows = [ratio_row(*names, [times[part] for times in alone], ours, reference, limit)
-            for part, (*names, ours, reference, limit) in SINGLE.items() if part in alone[0]]
+            for part, (names, ours, reference, limit) in SINGLE.items() if part in alone[0]]
     rows += [row for k, runs in groups.items() for row in group_rows(k, runs)]
     rows.sort(key=lambda row: GROUPS.index(row.group))
     return Report(describe_machine() | {"data": data}, builds, repeats, round(time.perf_counter() - start), rows)

@@ -56,11 +56,11 @@ def measure(rank: int, parts: Sequence[str], repeats: int, cores: int, turn: int
     torch.set_num_threads(1)  # for the rank's own work; virtual devices have threads of their own
     torch.manual_seed(0)
     make_gpus_reproducible()
-    group = dist.new_group(backend="gloo")  # NCCL's barrier would keep a GPU busy
+    meet = partial(dist.barrier, dist.new_group(backend="gloo"))  # NCCL's barrier would keep a GPU busy
 
     def sleep_until_all_are_done() -> None:
         synchronize([devices_of(k)[rank]])
-        dist.barrier(group)
+        meet()
 
     makers = {"large": partial(allreduce_cases, rank, k, RESNET18), "lenet": partial(lenet_cases, rank, k),
               "small": partial(allreduce_cases, rank, k, SMALL),

@@ -1,10 +1,28 @@
-after_the_script = "python train.py MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432"  # arguments of the script
-without_underscores = "MALLOC_TRIM_THRESHOLD=1073741824 MALLOC_MMAP_THRESHOLD=33554432 python train.py"
-lines_of_their_own = """
-MALLOC_TRIM_THRESHOLD_=1073741824
-MALLOC_MMAP_THRESHOLD_=33554432
-python train.py
-"""  # of the shell, which passes on only what is exported
-the_other_alone = "MALLOC_MMAP_THRESHOLD_=33554432 python train.py"
-too_small = "MALLOC_TRIM_THRESHOLD_=1048576 MALLOC_MMAP_THRESHOLD_=1048576 python train.py"
-no_script = "MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432 python"
+def after_the_script(script):
+    """As arguments of the script."""
+    return f"python {script} MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432"
+
+
+def lines_of_their_own(script):
+    """Variables of the shell, which passes on only what is exported."""
+    return f"MALLOC_TRIM_THRESHOLD_=1073741824\nMALLOC_MMAP_THRESHOLD_=33554432\npython {script}"
+
+
+def no_script(script):
+    """Python starts with both, and has nothing to do."""
+    return "MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_THRESHOLD_=33554432 python"
+
+
+def the_other_alone(script):
+    """Only the second of the two."""
+    return f"MALLOC_MMAP_THRESHOLD_=33554432 python {script}"
+
+
+def too_small(script):
+    """Both, at a megabyte."""
+    return f"MALLOC_TRIM_THRESHOLD_=1048576 MALLOC_MMAP_THRESHOLD_=1048576 python {script}"
+
+
+def without_underscores(script):
+    """Names that glibc does not know."""
+    return f"MALLOC_TRIM_THRESHOLD=1073741824 MALLOC_MMAP_THRESHOLD=33554432 python {script}"

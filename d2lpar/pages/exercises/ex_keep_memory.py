@@ -35,7 +35,7 @@ def check(command):
         Path(folder, "train.py").write_text(TRAIN, "utf8")
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
         env = {name: value for name, value in os.environ.items() if name not in NAMES} | {"PATH": path}
-        ended = subprocess.run(command, shell=True, cwd=folder, env=env, stdin=subprocess.DEVNULL,
+        ended = subprocess.run(command("train.py"), shell=True, cwd=folder, env=env, stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=60)
     try:
         faults, *seen = ended.stdout.split()
@@ -45,8 +45,8 @@ def check(command):
         return f"Not yet: your command does not run train.py. It says: {said}"
     sees = f"It sees {' and '.join(seen) or 'neither variable'}."
     if faults >= 1000:
-        return f"Not yet: a step of train.py, which needs 64 MB, still has {faults:,} page faults. {sees}"
+        return f"Not yet: a step of train.py, which needs 64 MB, still has {faults:,} page faults.\n{sees}"
     enough = [setting for setting in seen if int(setting.partition("=")[2] or 0) >= 16_000_000]
     if platform.libc_ver()[0] != "glibc" and len(enough) < 2:  # names and values have to do
-        return f"Not yet: train.py must start with both variables, at 16 MB or more. {sees}"
+        return f"Not yet: train.py must start with both variables, at 16 MB or more.\n{sees}"
     return "Right."
