@@ -99,10 +99,11 @@ def finding(rows: Sequence[Row]) -> str:
     """What the rows say, in one sentence."""
     least, most = min(rows, key=lambda row: row.ratio), max(rows, key=lambda row: row.ratio)
     if least == most:
-        said = "makes no difference" if makes_no_difference(most) else f"is {short(most.ratio)} times as fast"
-        return f"The book's code {said}; the range goes from {short(most.low)} to {short(most.high)}."
+        ratio = short(most.ratio)
+        said = f"No difference ({ratio})" if makes_no_difference(most) else f"{ratio} times as fast"
+        return f"{said}; the range goes from {short(most.low)} to {short(most.high)}."
     faster, slower = sum(row.low > 1 for row in rows), sum(row.high < 1 for row in rows)
-    counts = {"the book's code is faster": faster, "slower": slower, "no difference": len(rows) - faster - slower}
+    counts = {"faster": faster, "slower": slower, "no difference": len(rows) - faster - slower}
     said = ", ".join(f"{word} in {count}" for word, count in counts.items() if count)
     return (f"Of {len(rows)} rows: {said}; the ratios go from {short(least.ratio)} to "
             f"{short(most.ratio)} ({most.what}, against {most.against}).")
