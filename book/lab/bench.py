@@ -1,7 +1,7 @@
 """How fast is it here? Every row is a ratio, measured side by side in one run: `make bench`.
 
 A row divides the reference's time by the time of the book's code, block by block: how many times as fast it is.
-A block is several steps in a row, and all cases are built several times, in new processes.
+A block is several steps in a row. All cases are built several times, those of groups of processes in new processes.
 `bench_cases`, `bench_single` and `bench_survival` hold what is timed, and `bench_report` turns the times into rows. The
 page "How fast is it here?" says what the rows mean.
 """
