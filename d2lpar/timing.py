@@ -63,18 +63,18 @@ def time_each_repeat(cases: Mapping[Name, Callable[[], object]], repeats: int = 
 def keep_freed_memory() -> None:
     """Have glibc, the C library of most Linux systems, keep freed memory for the next tensor; elsewhere, do nothing.
 
-    A tensor of more than 32 MB, glibc's own limit, may still get new pages every time.
-
     Without it, glibc may return memory to the operating system after one case and not after another, and the time for
-    getting the pages back in every step is then taken for a difference between the two. It cannot be undone.
+    getting the pages back in every step is then taken for a difference between the two. It cannot be undone. Call it early: in a thread that is older than this
+    call, a tensor of more than 64 MB may still get new pages every time.
 
-    Source: mallopt(3), with the settings M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD.
+    Source: mallopt(3), with the settings M_MMAP_MAX, M_TRIM_THRESHOLD, M_ARENA_MAX and M_TOP_PAD.
     """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # other C libraries have none
-        # the last is as large as the heap of a thread, or a heap that becomes empty would be returned as a whole
-        for option, size_bytes in ((-3, 2**25), (-1, 2**31 - 1), (-2, 2**26)):
-            if not set_option(option, size_bytes):
+        # No block has pages of its own, and new threads share one heap. The last setting is for older threads: it is as
+        # large as each of their heaps, or a heap that becomes empty would be returned as a whole.
+        for option, value in ((-4, 0), (-1, 2**31 - 1), (-8, 1), (-2, 2**26)):
+            if not set_option(option, value):
                 break
 
 

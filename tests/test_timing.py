@@ -97,10 +97,10 @@ from resource import RUSAGE_SELF, getrusage
 
 def step():
     before = getrusage(RUSAGE_SELF).ru_minflt
-    blocks = [b"x" * 16_000_000 for _ in range(10)]
+    blocks = [b"x" * 40_000_000 for _ in range(4)]
     return getrusage(RUSAGE_SELF).ru_minflt - before
 
-def page_faults():
+def page_faults(_=None):
     return [step() for _ in range(3)][-1]
 """
 
@@ -108,9 +108,16 @@ def page_faults():
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
 @pytest.mark.parametrize("setting, helps", [
     ("from d2lpar.timing import keep_freed_memory; keep_freed_memory()", True),
-    ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_THRESHOLD_=str(2**25))", False)])
-def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(setting, helps):
-    script = f"import torch\n{FAULTS}\nbefore = page_faults()\n{setting}\nprint(before, page_faults())"
+    ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_MAX_=str(0))", False)])
+@pytest.mark.parametrize("place", ["map", "ThreadPoolExecutor(1).map"])
+def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(setting, helps, place):
+    script = f"""import torch
+from concurrent.futures import ThreadPoolExecutor
+{FAULTS}
+before = page_faults()
+{setting}
+print(before, *{place}(page_faults, [None]))
+"""
     env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=env)
     before, after = map(int, ended.stdout.split())
