@@ -64,15 +64,17 @@ def keep_freed_memory() -> None:
     """Have glibc, the C library of most Linux systems, keep freed memory for the next tensor; elsewhere, do nothing.
 
     Without it, glibc may return memory to the operating system after one case and not after another, and the time for
-    getting the pages back in every step is then taken for a difference between the two. It cannot be undone. Call it before any other
-    thread exists: an older thread, or one that inherits its heap, may still get new pages for a tensor of more than 64 MB.
+    getting the pages back in every step is then taken for a difference between the two.
+
+    It cannot be undone. Call it before any other thread exists: an older one, or one that inherits its heap, may still get
+    new pages for a tensor of more than 64 MB.
 
     Source: mallopt(3), with the settings M_MMAP_MAX, M_TRIM_THRESHOLD, M_ARENA_MAX and M_TOP_PAD.
     """
     if sys.platform == "linux":
         set_option = getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)  # other C libraries have none
         # No block has pages of its own, the end of the heap is not returned, and no thread gets a heap of its own. The
-        # last setting is for older threads: it is as large as their heaps, or an empty heap would be returned as a whole.
+        # last setting, for older threads, is as large as their heaps, or an empty heap would be returned as a whole.
         for option, value in ((-4, 0), (-1, -1), (-8, 1), (-2, 2**26)):
             if not set_option(option, value):
                 break

@@ -98,13 +98,13 @@ from resource import RUSAGE_SELF, getrusage
 
 ctypes.CDLL(None).prctl(41, 1, 0, 0, 0)  # PR_SET_THP_DISABLE: one page fault for each page
 
-def step():
+def step(size_bytes):
     before = getrusage(RUSAGE_SELF).ru_minflt
-    blocks = [b"x" * 40_000_000 for _ in range(4)]
+    blocks = [b"x" * size_bytes for _ in range(2)]
     return getrusage(RUSAGE_SELF).ru_minflt - before
 
-def page_faults(_=None):
-    return [step() for _ in range(3)][-1]
+def page_faults(size_bytes):
+    return [step(size_bytes) for _ in range(3)][-1]
 """
 
 
@@ -112,14 +112,17 @@ def page_faults(_=None):
 @pytest.mark.parametrize("setting, helps", [
     ("from d2lpar.timing import keep_freed_memory; keep_freed_memory()", True),
     ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_MAX_=str(0))", False)])
-@pytest.mark.parametrize("place", ["map", "ThreadPoolExecutor(1).map"])
-def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(setting, helps, place):
+@pytest.mark.parametrize("place, size_bytes", [
+    ("map", 70_000_000), ("ThreadPoolExecutor(1).map", 70_000_000), ("older.map", 40_000_000)])
+def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(
+        setting, helps, place, size_bytes):
     script = f"""import torch
 from concurrent.futures import ThreadPoolExecutor
 {FAULTS}
-before = page_faults()
+older = ThreadPoolExecutor(1)
+before, = older.map(page_faults, [{size_bytes}])
 {setting}
-print(before, *{place}(page_faults, [None]))
+print(before, *{place}(page_faults, [{size_bytes}]))
 """
     env = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=env)

@@ -39,7 +39,7 @@ def check(command):
     with TemporaryDirectory() as folder:
         Path(folder, "train.py").write_text(TRAIN, "utf8")
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
-        env = {name: value for name, value in os.environ.items() 
+        env = {name: value for name, value in os.environ.items()
                if not name.startswith("MALLOC_") and name not in OTHER_ALLOCATORS} | {"PATH": path}
         ended = subprocess.run(command("train.py"), shell=True, cwd=folder, env=env, stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=60)
