@@ -66,8 +66,8 @@ def keep_freed_memory() -> None:
     Without it, glibc may return memory to the operating system after one case and not after another, and the time for
     getting the pages back in every step is then taken for a difference between the two.
 
-    It cannot be undone. Call it before any other thread exists: an older one, or one that inherits its heap, may still get
-    new pages for a tensor of more than 64 MB.
+    It cannot be undone. Call it before any other thread exists: an older one, or one that inherits its heap, may still
+    get new pages for a tensor of more than 64 MB.
 
     Source: mallopt(3), with the settings M_MMAP_MAX, M_TRIM_THRESHOLD, M_ARENA_MAX and M_TOP_PAD.
     """
