@@ -92,6 +92,7 @@ def test_a_span_on_a_gpu_lasts_as_long_as_the_work_that_was_queued():
     assert twenty.end_s - twenty.start_s > (one.end_s - one.start_s) / 2  # no time of a GPU is compared more closely
 
 
+KEEP = "from d2lpar.timing import keep_freed_memory; keep_freed_memory()"
 FAULTS = """
 import ctypes
 from resource import RUSAGE_SELF, getrusage
@@ -109,13 +110,13 @@ def page_faults(size_bytes):
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has these settings")
-@pytest.mark.parametrize("setting, helps", [
-    ("from d2lpar.timing import keep_freed_memory; keep_freed_memory()", True),
-    ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_MAX_=str(0))", False)])
-@pytest.mark.parametrize("place, size_bytes", [
-    ("map", 70_000_000), ("ThreadPoolExecutor(1).map", 70_000_000), ("older.map", 40_000_000)])
+@pytest.mark.parametrize("setting, place, size_bytes, helps", [
+    (KEEP, "map", 70_000_000, True),
+    (KEEP, "ThreadPoolExecutor(1).map", 70_000_000, True),
+    (KEEP, "older.map", 40_000_000, True),
+    ("import os; os.environ.update(MALLOC_TRIM_THRESHOLD_=str(2**30), MALLOC_MMAP_MAX_=str(0))", "map", 70_000_000, False)])
 def test_freed_memory_is_kept_without_page_faults_but_variables_set_from_within_come_too_late(
-        setting, helps, place, size_bytes):
+        setting, place, size_bytes, helps):
     script = f"""import torch
 from concurrent.futures import ThreadPoolExecutor
 {FAULTS}
