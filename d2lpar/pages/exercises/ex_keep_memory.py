@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-OTHER_ALLOCATORS = ("LD_PRELOAD", "GLIBC_TUNABLES")
 TRAIN = """
 import os
 import sys
@@ -39,8 +38,8 @@ def check(command):
     with TemporaryDirectory() as folder:
         Path(folder, "train.py").write_text(TRAIN, "utf8")
         path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
-        env = {name: value for name, value in os.environ.items()
-               if not name.startswith("MALLOC_") and name not in OTHER_ALLOCATORS} | {"PATH": path}
+        env = {name: value for name, value in os.environ.items()  # without what else changes how memory is allocated
+               if not name.startswith("MALLOC_") and name not in ("LD_PRELOAD", "GLIBC_TUNABLES")} | {"PATH": path}
         ended = subprocess.run(command("train.py"), shell=True, cwd=folder, env=env, stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=60)
     try:
