@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name.upper(), None)
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to the other processes
-    # glibc, in processes started from here on, keeps a step's memory for the next, as the page on page faults says
+    # glibc, in processes started from here on, keeps most of a step's memory for the next (see the page on page faults)
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", "33554432")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", "268435456")
     if config.getoption("nbval") and not list(folder.glob("matplotlib/fontlist-*.json")):

@@ -12,6 +12,7 @@ import torch
 
 from d2lpar import timing
 from d2lpar.devices import all_cores
+from d2lpar.pages.exercises import ex_keep_memory
 from d2lpar.timing import Span, Stopwatch, describe_machine, time_each_repeat, time_interleaved
 
 CPU = torch.device("cpu")
@@ -130,3 +131,17 @@ print(before, *{place}(page_faults, [{size_bytes}]))
     before, after = map(int, ended.stdout.split())
     pages = 2 * size_bytes // os.sysconf("SC_PAGE_SIZE")
     assert before > pages / 2 and (after < 100 if helps else after > pages / 2), ended.stderr
+
+
+@pytest.mark.parametrize("settings, right", [
+    ("MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_MAX_=0", True),
+    ("MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_MAX_=1", False),
+    ("MALLOC_TRIM_THRESHOLD_=1000 MALLOC_MMAP_MAX_=0", False),
+    ("MALLOC_TRIM_THRESHOLD_=1GB MALLOC_MMAP_MAX_=0", False),
+    ("MALLOC_TRIM_THRESHOLD_=1073741824", False),
+    ("MALLOC_MMAP_MAX_=0", False),
+    ("", False)])
+def test_without_glibc_the_exercise_on_kept_memory_looks_at_the_variables(settings, right, monkeypatch):
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    verdict = ex_keep_memory.check(lambda script: f"{settings} python {script}")
+    assert verdict.startswith("Right." if right else "Not yet: train.py must start with MALLOC_MMAP_MAX_=0"), verdict
