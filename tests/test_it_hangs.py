@@ -1,10 +1,14 @@
 """What the checklist and the page on production say of PyTorch, where "tried" is said and no chapter shows it."""
 
+import multiprocessing
 import os
 import pickle
+import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from datetime import timedelta
 
@@ -132,6 +136,40 @@ def test_a_rank_that_alone_uses_a_part_waits_in_the_first_backward_and_the_other
     with RankGroup(2, "gloo") as ranks:
         (waits,), (step, stops) = ranks.run(used_on_rank_0_alone)
     assert "Timed out" in waits and step == "a step" and "Expected to have finished reduction" in stops
+
+
+def killed_while(taking_part, rank, file, told):
+    """Rank 1 stands still, before or after it is ready to receive; rank 0 begins to send, and then kills it."""
+    dist.init_process_group("gloo", store=dist.FileStore(file, 2), rank=rank, world_size=2)
+    x, pids = torch.zeros(25_000_000), [None, None]  # 100 MB, more than the connection holds
+    dist.all_gather_object(pids, os.getpid())
+    wait_no_longer(dist.group.WORLD)
+    if rank == 1:
+        work = dist.broadcast(x, 0, async_op=True) if taking_part else None
+        time.sleep(0.5)  # gloo's thread says that this rank is ready
+        os.kill(os.getpid(), signal.SIGSTOP)
+        work.wait()
+    while psutil.Process(pids[1]).status() != psutil.STATUS_STOPPED:
+        time.sleep(0.01)
+    threading.Timer(1, os.kill, (pids[1], signal.SIGKILL)).start()
+    try:
+        dist.broadcast(x, 0)
+        told.put("nothing")
+    except RuntimeError as error:
+        told.put(str(error))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("taking_part, words", [(False, "Connection (closed|reset) by peer"), (True, "Timed out waiting 5000ms for send")])
+def test_a_kill_is_noticed_at_once_unless_the_rank_was_receiving_a_large_tensor(tmp_path, taking_part, words):
+    context = multiprocessing.get_context("spawn")
+    told, ranks = context.SimpleQueue(), range(2)
+    both = [context.Process(target=killed_while, args=(taking_part, rank, str(tmp_path / "store"), told)) for rank in ranks]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, -signal.SIGKILL] and re.search(words, told.get())
 
 
 def evaluates_alone(rank, wrapped):

@@ -239,8 +239,10 @@ def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback
     assert_report_leads_with_rank_1(ended, "ValueError: a pixel is missing", "train_ddp.py")
 
 
-def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path, quick: Path) -> None:
-    ended = kill_test(tmp_path, *QUICK, restarts=0, script=quick, kills=[Kill(5, 1)], torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
+def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path, changed: Callable) -> None:
+    killed = "    if dist.get_rank() == 1 and step == 7:\n        os.kill(os.getpid(), signal.SIGKILL)\n    images, labels = data\n"
+    ended = kill_test(tmp_path, *QUICK, restarts=0, script=changed({"    images, labels = data\n": killed}),
+                      torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
     assert_report_leads_with_rank_1(ended, "Signal 9 (SIGKILL) received by PID")
 
 
