@@ -226,7 +226,7 @@ def test_of_two_agents_one_is_killed_with_its_rank_and_started_again(uninterrupt
 
 
 def assert_report_leads_with_rank_1(ended: Ended, *words: str) -> None:
-    assert ended.status == 1 and ended.recovered_s == [], ended.log
+    assert ended.status == 1, ended.log
     report = ended.log.partition("Root Cause (first observed failure)")[2]
     assert re.search(r"rank +: 1 \(local_rank: 1\)", report.partition("traceback")[0]), ended.log
     assert all(w in report for w in words) and "rank 0 lost contact with another rank: " in ended.log, ended.log
@@ -240,9 +240,10 @@ def test_the_report_of_a_crash_leads_with_the_rank_that_raised_and_its_traceback
 
 
 def test_the_report_of_a_rank_that_was_killed_leads_with_it(tmp_path: Path, changed: Callable) -> None:
+    # between two collectives: gloo may not report a kill to a rank that is sending, see tests/test_it_hangs.py
     killed = "    if dist.get_rank() == 1 and step == 7:\n        os.kill(os.getpid(), signal.SIGKILL)\n    images, labels = data\n"
     ended = kill_test(tmp_path, *QUICK, restarts=0, script=changed({"    images, labels = data\n": killed}),
-                      torchrun=["--standalone", "--monitor-interval=2"])  # it looks late
+                      torchrun=["--standalone", "--monitor-interval=2"])  # the agent looks late, so rank 0 notices first
     assert_report_leads_with_rank_1(ended, "Signal 9 (SIGKILL) received by PID")
 
 
